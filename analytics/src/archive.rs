@@ -11,8 +11,10 @@
 
 mod adding_up;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File, TryLockError};
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -20,7 +22,7 @@ use engine::archive::{self, Plan, Span};
 use engine::deployment::Deployment;
 use entity::archive::archive_file;
 use entity::board;
-use entity::history::commit;
+use entity::history::{commit, score_event};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -30,7 +32,8 @@ use ranking::shard::shard_of;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use serde::Serialize;
 
-use crate::frame::events::Events;
+use crate::chain::files;
+use crate::frame::events::{self, Events};
 use crate::frame::history::{self, HELD_MAX, Pages};
 use crate::frame::parquet;
 use crate::job::Job;
@@ -60,6 +63,7 @@ pub struct ArchiveOutcome {
     files: usize,
     bytes: u64,
     boards: usize,
+    commits: u64,
     skipped: Vec<Skipped>,
     seconds: f64,
 }
@@ -76,10 +80,10 @@ impl fmt::Display for ArchiveOutcome {
         for Skipped { board, reason } in &self.skipped {
             writeln!(f, "{board}: nothing archived: {reason}")?;
         }
-        let Self { events, files, bytes, boards, seconds, .. } = self;
+        let Self { events, files, bytes, boards, commits, seconds, .. } = self;
         write!(
             f,
-            "archived {events} events of {boards} boards in {files} files ({bytes} bytes) in {seconds:.1} s"
+            "archived {events} events of {boards} boards in {files} files ({bytes} bytes), and {commits} commits, in {seconds:.1} s"
         )
     }
 }
@@ -116,6 +120,8 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
         }
     }
     archive::drop_superseded(deployment).await?;
+    job.stage("moving commits", 0);
+    archived.commits = files::prune(deployment, arguments.before.as_millisecond()).await?;
     archived.seconds = began.elapsed().as_secs_f64();
     Ok(archived)
 }
@@ -142,6 +148,16 @@ fn lock(deployment: &Deployment) -> Result<File> {
 
 /// Finishes archives that ended after their decision, and clears away those that ended before it.
 async fn finish_earlier(deployment: &Deployment, job: &Job) -> Result<()> {
+    for file in archive::of_deleted_boards(deployment).await? {
+        let mut gone = BTreeMap::new();
+        // A file that is lost leaves its events uncounted, which the diff names.
+        if let Ok(events) = events_of(&deployment.archive_dir.join(&file.path)) {
+            for event in events {
+                *gone.entry((event.partition, event.seq)).or_default() += 1;
+            }
+        }
+        archive::abandon(deployment, &file, &gone).await?;
+    }
     for file in archive::abandoned(deployment).await? {
         parquet::remove(&deployment.archive_dir.join(&file.path))?;
         if let Some(copies) = &deployment.archive_copy_dir {
@@ -151,6 +167,11 @@ async fn finish_earlier(deployment: &Deployment, job: &Job) -> Result<()> {
     archive::forget(deployment).await?;
     drop_rows(deployment, job).await?;
     Ok(archive::drop_superseded(deployment).await?)
+}
+
+/// The events of a file.
+fn events_of(path: &Path) -> Result<Vec<score_event::Model>> {
+    events::rows(&parquet::read(path)?)
 }
 
 async fn drop_rows(deployment: &Deployment, job: &Job) -> Result<()> {
@@ -276,11 +297,7 @@ struct Writing<'a> {
 impl Writing<'_> {
     /// Adds an event. A file ends with its month or once it has `HELD_MAX` events, but never within
     /// a commit.
-    async fn push(
-        &mut self,
-        row: entity::history::score_event::Model,
-        accepted_at_ms: i64,
-    ) -> Result<()> {
+    async fn push(&mut self, row: score_event::Model, accepted_at_ms: i64) -> Result<()> {
         let is_next_commit = self.events.last_seq().is_some_and(|seq| seq != row.seq);
         let month = Timestamp::from_millisecond(accepted_at_ms)?.strftime("%Y-%m").to_string();
         if is_next_commit && (month != self.month || self.events.len() >= HELD_MAX) {

@@ -9,6 +9,7 @@
 //! For a partition that agreed, SQL keeps digests and sums. If no event has come since and they
 //! still match, they prove the partition clean without its history.
 
+mod chain;
 mod files;
 pub(crate) mod finding;
 mod findings;
@@ -99,11 +100,14 @@ struct Compared {
     checked: u64,
     findings: Findings,
     proven: Proven,
+    /// The partitions in which a board is not proven unchanged.
+    changed: BTreeSet<PartitionNo>,
 }
 
 impl Compared {
     fn add(&mut self, other: Self) {
         self.checked += other.checked;
+        self.changed.extend(other.changed);
         self.findings.extend(other.findings);
         self.proven.extend(other.proven);
     }
@@ -282,6 +286,9 @@ async fn compare_once(
                         proving.look_at(&part, may_be_proven, findings, proven).await?
                     }
                 };
+                if compared.proven.by_digest == 0 {
+                    compared.changed.insert(no);
+                }
                 anyhow::Ok(compared)
             }
         };
@@ -291,7 +298,33 @@ async fn compare_once(
         }
     }
     name_wrong_windows(&mut compared.findings.kept);
+    if arguments.against != Some(Against::Standings) {
+        let partitions = chained(deployment, arguments, &boards, scope);
+        if arguments.full || scope.is_some() {
+            compared.changed.extend(&partitions);
+        }
+        let Compared { changed, findings, .. } = &mut compared;
+        chain::check(deployment, &partitions, changed, findings, job).await?;
+    }
     Ok(compared)
+}
+
+/// The partitions whose commits are checked.
+fn chained(
+    deployment: &Deployment,
+    arguments: &Arguments,
+    boards: &[(board::Model, Board, Vec<PartitionNo>)],
+    scope: &Scope,
+) -> BTreeSet<PartitionNo> {
+    let of_boards = boards.iter().flat_map(|(_, _, partitions)| partitions).copied();
+    let mut partitions: BTreeSet<PartitionNo> = match scope {
+        Some(scope) => scope.iter().map(|(_, partition)| *partition).collect(),
+        None if arguments.board.is_some() => of_boards.collect(),
+        None => deployment.partitions().map(|partition| partition.no).collect(),
+    };
+    // A foreign key in Redis may name a partition that is not there.
+    partitions.retain(|no| no.0 < deployment.store.partitions().count());
+    partitions
 }
 
 /// The boards that do not move, with their partitions to compare, whose logs were persisted.

@@ -294,7 +294,8 @@ async fn fold_after(
                 }
             }
         }
-        match batch.fold(&snapshot, "")? {
+        // The commit is not written.
+        match batch.fold(&snapshot, [0; 32])? {
             FoldOutcome::FoldedBatch(folded) => return Ok(folded),
             FoldOutcome::Again(again) => batch = again,
             FoldOutcome::Roll(boards) => {

@@ -6,6 +6,7 @@
 //! | [`rebuild`] | standings from history; a move; Redis from SQL |
 //! | [`diff`] | history, SQL and Redis, compared three ways, and repaired |
 //! | [`archive`] | old events into files, and out of SQL |
+//! | [`chain`] | commits followed from one to the next; histories written to a file, and verified |
 //! | [`import`], [`export`], [`generate`] | events from, standings to a file; synthetic events |
 //! | [`what_if`], [`report`] | standings under other rules; a page of pictures about a board |
 //! | [`upkeep`] | windows rolled, past periods sealed |
@@ -17,6 +18,7 @@
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod archive;
+mod chain;
 mod diff;
 mod export;
 mod file;
@@ -92,9 +94,14 @@ enum Command {
     /// Writes a page about a board: the spread of scores, growth, activity, moves at the top, ties,
     /// the share of the top 1 %.
     Report(On<report::Arguments>),
+    /// Writes all commits with their events to an NDJSON file, which verify checks.
+    History(On<chain::history::Arguments>),
+    /// Verifies a history file against signed checkpoints. It needs no store. Exit status 3 if the
+    /// history is not what the checkpoints say.
+    Verify(Alone<chain::verify::Arguments>),
     /// Writes synthetic events to a CSV, NDJSON or Parquet file that import takes. It needs no
     /// store.
-    Generate(GenerateArguments),
+    Generate(Alone<generate::Arguments>),
 }
 
 /// A job's own arguments, and those of every job that opens the stores.
@@ -106,6 +113,17 @@ struct On<A: Args> {
     output: OutputArguments,
     #[command(flatten)]
     stores: Box<StoreArguments>,
+}
+
+/// A job's own arguments, and those of every job that needs no store.
+#[derive(Debug, Args)]
+struct Alone<A: Args> {
+    #[command(flatten)]
+    own: A,
+    #[command(flatten)]
+    output: OutputArguments,
+    #[command(flatten)]
+    log: LogSettings,
 }
 
 #[derive(Debug, Args)]
@@ -150,16 +168,6 @@ struct RestoreArguments {
     exclusive: bool,
 }
 
-#[derive(Debug, Args)]
-struct GenerateArguments {
-    #[command(flatten)]
-    own: generate::Arguments,
-    #[command(flatten)]
-    output: OutputArguments,
-    #[command(flatten)]
-    log: LogSettings,
-}
-
 impl Command {
     /// The arguments common to all jobs; no stores for a job that needs none.
     fn common(&self) -> (&OutputArguments, &LogSettings, Option<&StoreArguments>) {
@@ -176,6 +184,8 @@ impl Command {
             Self::Export(job) => on(job),
             Self::WhatIf(job) => on(job),
             Self::Report(job) => on(job),
+            Self::History(job) => on(job),
+            Self::Verify(job) => (&job.output, &job.log, None),
             Self::Generate(job) => (&job.output, &job.log, None),
         }
     }
@@ -191,10 +201,7 @@ impl Command {
 
     /// An import makes a deployment if there is none: it may be a newcomer's first command.
     fn if_missing(&self) -> Missing {
-        match self {
-            Self::Import(_) => Missing::Create,
-            _ => Missing::Refuse,
-        }
+        if matches!(self, Self::Import(_)) { Missing::Create } else { Missing::Refuse }
     }
 }
 
@@ -229,8 +236,11 @@ async fn run(command: Command) -> Result<ExitCode> {
     }
     let (json, stop) = (output.json, Stop::new(output.stop_with_stdin)?);
     let Some(stores) = stores else {
-        let Command::Generate(generate) = command else { unreachable!("it needs stores") };
-        return generate_until(stop, generate.own, json).await;
+        return match command {
+            Command::Generate(job) => generate_until(stop, job.own, json).await,
+            Command::Verify(job) => verify(stop, job.own, json).await,
+            _ => unreachable!("it needs stores"),
+        };
     };
     let mut settings = stores.settings.clone();
     settings.sql.idle_transaction_timeout = IDLE_JOB_TIMEOUT;
@@ -242,6 +252,13 @@ async fn run(command: Command) -> Result<ExitCode> {
     let outcome = work_until(stop, &deployment, command, json).await;
     deployment.close().await;
     outcome
+}
+
+/// Verifies history files.
+async fn verify(stop: Stop, arguments: chain::verify::Arguments, json: bool) -> Result<ExitCode> {
+    let verified = chain::verify::verify_until(stop, arguments).await?;
+    print_outcome(json, &verified)?;
+    Ok(if verified.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENCES) })
 }
 
 /// Generates a file; a signal stops it, and then no file is left.
@@ -347,7 +364,10 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             let board = find_board(deployment, &job.own.board).await?;
             print_outcome(json, &report::report(deployment, &board, &job.own).await?)?;
         }
-        Command::Generate(_) => unreachable!("`run` generates without stores"),
+        Command::History(job) => {
+            print_outcome(json, &chain::history::history(deployment, &job.own).await?)?;
+        }
+        Command::Generate(_) | Command::Verify(_) => unreachable!("`run` does them"),
     }
     Ok(ExitCode::SUCCESS)
 }

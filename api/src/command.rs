@@ -2,6 +2,7 @@
 
 mod adopt;
 pub mod batch;
+mod checkpoint;
 mod demo;
 mod migrate;
 mod serve;
@@ -41,6 +42,8 @@ enum Command {
     Worker(Box<WorkerArguments>),
     /// Creates the demo boards and loads their events, unless they are there.
     Demo(Box<StoreArguments>),
+    /// Signs a checkpoint of each partition's history, and prints them.
+    Checkpoint(Box<checkpoint::CheckpointArguments>),
     /// Makes, revokes and lists access tokens.
     #[command(subcommand)]
     Token(token::TokenCommand),
@@ -103,6 +106,7 @@ pub async fn run(parsed: Parsed<Arguments>) -> Result<()> {
         Command::Serve(arguments) => serve::serve(*arguments, parsed.environment).await,
         Command::Worker(arguments) => worker::work(*arguments, parsed.environment).await,
         Command::Demo(arguments) => demo::run(*arguments).await,
+        Command::Checkpoint(arguments) => checkpoint::run(*arguments).await,
         Command::Token(command) => token::run(command).await,
         Command::Migrate(command) => migrate::run(command).await,
         Command::Adopt(arguments) => adopt::run(*arguments).await,

@@ -226,7 +226,7 @@ impl Amending {
             event_id: None,
             segments: vec![],
         };
-        let commit = tail.head.next(entity::random_id(), now_ms, vec![event.clone()]);
+        let commit = tail.head.next(rand::random(), now_ms, vec![event.clone()]);
         let place = EventPlace { partition: partition.no, seq: commit.seq, index: 0 };
         let events: Vec<_> = events.iter().cloned().chain([(place, event)]).collect();
         let after = self.entries(&known.archived, &events, &rolls)?;

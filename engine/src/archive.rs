@@ -13,6 +13,8 @@
 
 mod plan;
 
+use std::collections::BTreeMap;
+
 use ranking::id::{BoardNo, PartitionNo};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict};
 use sea_orm::{
@@ -25,7 +27,7 @@ use entity::archive::archive_file::State;
 use entity::archive::{archive_file, archive_mark, archived_entry};
 use entity::board;
 use entity::error::Result;
-use entity::history::{dead_letter, score_event};
+use entity::history::{commit, dead_letter, score_event};
 use entity::sql::{begin, by_member, insert_chunked, lock_cursor, set_windows};
 
 pub use plan::plan;
@@ -260,6 +262,34 @@ pub async fn abandoned(deployment: &Deployment) -> Result<Vec<archive_file::Mode
         .order_by_asc(archive_file::Column::Path)
         .all(&deployment.db)
         .await?)
+}
+
+/// The files of deleted boards whose events their commits do not count as gone yet.
+pub async fn of_deleted_boards(deployment: &Deployment) -> Result<Vec<archive_file::Model>> {
+    Ok(archive_file::Entity::find()
+        .filter(archive_file::Column::State.eq(State::Gone))
+        .all(&deployment.db)
+        .await?)
+}
+
+/// Counts the events of a deleted board's file as gone, by partition and seq; from here on the file
+/// is as one that was never decided.
+pub async fn abandon(
+    deployment: &Deployment,
+    file: &archive_file::Model,
+    gone: &BTreeMap<(i32, i64), u32>,
+) -> Result<()> {
+    let transaction = begin(&deployment.db).await?;
+    let abandoned = archive_file::Entity::update_many()
+        .col_expr(archive_file::Column::State, Expr::value(State::Writing))
+        .filter(archive_file::Column::Path.eq(&file.path))
+        .filter(archive_file::Column::State.eq(State::Gone))
+        .exec(&transaction)
+        .await?;
+    if abandoned.rows_affected == 1 {
+        commit::count_gone(&transaction, gone).await?;
+    }
+    Ok(transaction.commit().await?)
 }
 
 /// Deletes the rows that are left of archives that ended before their decision, and of deleted

@@ -49,6 +49,8 @@ pub struct Deployment {
     pub archive_dir: PathBuf,
     /// The directory for a second copy of each archived file.
     pub archive_copy_dir: Option<PathBuf>,
+    /// The file of the key that signs checkpoints.
+    pub checkpoint_key: PathBuf,
     /// What is wrong with the stores though they answer, as of the last look.
     pub health: Arc<Health>,
     pub(crate) presence: Arc<Presence>,

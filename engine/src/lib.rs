@@ -25,6 +25,7 @@
 //! | [`stage`] | rebuilding standings beside the live ones |
 //! | [`reshard`] | moving a board to another number of shards |
 //! | [`archive`] | moving old events from SQL to files |
+//! | [`checkpoint`] | signed statements about the history |
 //! | [`integrity`] | comparing entries with their history, and repairing them |
 //! | [`read`] | reading standings, from Redis or, once they are sealed, from SQL |
 //! | [`job`] | leases: one job of a kind at a time on a board |
@@ -34,6 +35,7 @@
 pub mod amend;
 pub mod archive;
 pub mod board;
+pub mod checkpoint;
 pub mod deployment;
 pub mod integrity;
 pub mod job;

@@ -1,5 +1,6 @@
-//! The history: commits, their events, and each partition's cursor.
+//! The history: commits, their events, checkpoints, and each partition's cursor.
 
+pub mod checkpoint;
 pub mod commit;
 pub mod dead_letter;
 pub mod log_cursor;

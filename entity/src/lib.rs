@@ -40,7 +40,7 @@ pub mod standings;
 
 pub use error::{Error, Result};
 
-/// A new commit id or token: 32 random hexadecimal digits.
+/// A new name or token: 32 random hexadecimal digits.
 pub fn random_id() -> String {
     format!("{:032x}", rand::random::<u128>())
 }

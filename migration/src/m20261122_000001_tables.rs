@@ -51,12 +51,13 @@ fn statements() -> String {
 }
 
 /// The placeholders of the SQL file and their text in a dialect.
-fn dialect(backend: DbBackend) -> Result<[(&'static str, &'static str); 6], DbErr> {
+fn dialect(backend: DbBackend) -> Result<[(&'static str, &'static str); 7], DbErr> {
     match backend {
         DbBackend::Sqlite => Ok([
             // AUTOINCREMENT, so that SQLite never reuses a number, even after its row is gone.
             ("{serial}", "INTEGER PRIMARY KEY AUTOINCREMENT"),
             ("{text}", "TEXT"),
+            ("{bytes}", "BLOB"),
             ("{double}", "DOUBLE"),
             ("{without_rowid}", " WITHOUT ROWID"),
             ("{standing_key}", r#""partition", "board_no", "member", "segment""#),
@@ -68,6 +69,7 @@ fn dialect(backend: DbBackend) -> Result<[(&'static str, &'static str); 6], DbEr
         DbBackend::Postgres => Ok([
             ("{serial}", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
             ("{text}", r#"TEXT COLLATE "C""#),
+            ("{bytes}", "BYTEA"),
             ("{double}", "DOUBLE PRECISION"),
             ("{without_rowid}", ""),
             ("{standing_key}", r#""board_no", "segment", "member""#),

@@ -2,7 +2,7 @@
 --
 -- Times are Unix milliseconds. Scores are raw integers at the board's number of decimals. Text is
 -- compared by bytes.
--- The placeholders {serial} {text} {double} {without_rowid} {standing_key} {standing_indexes}
+-- The placeholders {serial} {text} {bytes} {double} {without_rowid} {standing_key} {standing_indexes}
 -- differ by database: see the .rs file of the same name.
 
 -- identity names the deployment, and redis the Redis that it has: each partition there carries both.
@@ -96,17 +96,22 @@ CREATE TABLE "access_token" (
     "revoked_at_ms" BIGINT
 );
 
+-- A commit's id is a hash of version, parent, random, seq, accepted_at_ms, clock_ms and leaves: see
+-- docs/explanation/history.md. clock_ms is the deployment's clock: that of Redis, but never before
+-- the previous commit's. gone counts the events that have a leaf and no row.
 CREATE TABLE "commit" (
     "partition" INTEGER NOT NULL,
     "seq" BIGINT NOT NULL CHECK ("seq" > 0),
-    "id" {text} NOT NULL UNIQUE,
+    "id" {text} NOT NULL,
     "parent" {text} NOT NULL,
     "accepted_at_ms" BIGINT NOT NULL,
-    -- The deployment's clock: that of Redis, but never before the previous commit's.
     "clock_ms" BIGINT NOT NULL,
     "events" INTEGER NOT NULL,
-    PRIMARY KEY ("partition", "seq"),
-    UNIQUE ("partition", "parent")
+    "gone" INTEGER NOT NULL,
+    "version" INTEGER NOT NULL,
+    "random" {bytes} NOT NULL,
+    "leaves" {bytes} NOT NULL,
+    PRIMARY KEY ("partition", "seq")
 );
 CREATE INDEX "commit_clock" ON "commit" ("partition", "clock_ms");
 
@@ -127,6 +132,7 @@ CREATE TABLE "score_event" (
     "void_partition" INTEGER,
     "void_seq" BIGINT,
     "void_index" INTEGER,
+    "salt" {bytes} NOT NULL,
     PRIMARY KEY ("partition", "seq", "event_index"),
     FOREIGN KEY ("partition", "seq") REFERENCES "commit" ("partition", "seq"),
     CHECK (("kind" = 'VOID') = ("void_partition" IS NOT NULL AND "void_seq" IS NOT NULL AND "void_index" IS NOT NULL)),
@@ -136,6 +142,16 @@ CREATE TABLE "score_event" (
 -- A member's history in order; the few voids of a partition.
 CREATE INDEX "score_event_member" ON "score_event" ("board_no", "member", "seq", "event_index");
 CREATE INDEX "score_event_void" ON "score_event" ("partition", "seq") WHERE "void_seq" IS NOT NULL;
+
+-- Signed statements about a commit.
+CREATE TABLE "checkpoint" (
+    "partition" INTEGER NOT NULL,
+    "seq" BIGINT NOT NULL CHECK ("seq" > 0),
+    "commit_id" {text} NOT NULL,
+    "statement" {text} NOT NULL,
+    "created_at_ms" BIGINT NOT NULL,
+    PRIMARY KEY ("partition", "seq")
+);
 
 -- retired_runs are the last runs of Redis before the present one, with spaces between.
 CREATE TABLE "log_cursor" (
@@ -227,6 +243,17 @@ CREATE TABLE "archive_file" (
     "created_at_ms" BIGINT NOT NULL,
     UNIQUE ("board_no", "partition", "first_seq")
 );
+-- The files of commits that have left the table commit.
+CREATE TABLE "commit_file" (
+    "path" {text} PRIMARY KEY,
+    "partition" INTEGER NOT NULL,
+    "first_seq" BIGINT NOT NULL CHECK ("first_seq" > 0),
+    "last_seq" BIGINT NOT NULL CHECK ("last_seq" >= "first_seq"),
+    "bytes" BIGINT NOT NULL CHECK ("bytes" >= 0),
+    "sha256" {text} NOT NULL,
+    "created_at_ms" BIGINT NOT NULL,
+    UNIQUE ("partition", "first_seq")
+);
 CREATE TABLE "archived_entry" (
     "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
     "member" {text} NOT NULL,
@@ -282,13 +309,14 @@ CREATE TABLE "integrity_run" (
 );
 -- place is the location of a finding: ENTRY (an entry in Redis or a row of standing), SEALED (a row
 -- of sealed_entry), ARCHIVED (a row of archived_entry), FILE (a file of the archive), KEY (a key in
--- Redis that Laurel never writes), PERIODS (a period missing from its list).
+-- Redis that Laurel never writes), PERIODS (a period missing from its list), COMMIT (a commit of a
+-- partition), EVENT (an event of the history).
 CREATE TABLE "integrity_finding" (
     "run_id" BIGINT NOT NULL REFERENCES "integrity_run" ("id"),
     "finding_index" INTEGER NOT NULL,
     "board_no" BIGINT NOT NULL,
-    "kind" {text} NOT NULL CHECK ("kind" IN ('MISSING', 'PHANTOM', 'WRONG_SCORE', 'WRONG_TIE_BREAK', 'WRONG_WINDOW')),
-    "place" {text} NOT NULL CHECK ("place" IN ('ENTRY', 'SEALED', 'ARCHIVED', 'FILE', 'KEY', 'PERIODS')),
+    "kind" {text} NOT NULL CHECK ("kind" IN ('MISSING', 'PHANTOM', 'WRONG_SCORE', 'WRONG_TIE_BREAK', 'WRONG_WINDOW', 'ALTERED')),
+    "place" {text} NOT NULL CHECK ("place" IN ('ENTRY', 'SEALED', 'ARCHIVED', 'FILE', 'KEY', 'PERIODS', 'COMMIT', 'EVENT')),
     "member" {text} NOT NULL,
     "window" {text} NOT NULL,
     "period" {text} NOT NULL,
@@ -314,4 +342,11 @@ CREATE TABLE "integrity_proof" (
     "entries" BIGINT NOT NULL,
     "proven_at_ms" BIGINT NOT NULL,
     PRIMARY KEY ("board_no", "partition")
+);
+-- How far the commits of a partition were checked and found sound.
+CREATE TABLE "integrity_chain" (
+    "partition" INTEGER PRIMARY KEY,
+    "seq" BIGINT NOT NULL,
+    "commit_id" {text} NOT NULL,
+    "checked_at_ms" BIGINT NOT NULL
 );

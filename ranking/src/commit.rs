@@ -1,12 +1,14 @@
-//! Commits: the steps of a partition's history, and their form in the log in Redis.
+//! Commits: the steps of a partition's history.
 
-use serde::{Deserialize, Serialize};
+pub mod content;
+mod wire;
 
+use self::content::{CONTENT_VERSION, Content, Random, Salt, leaf, salt};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, EventId, MemberId, PartitionNo};
 
 /// The parent of the first commit of every partition.
-pub const ROOT_COMMIT: &str = "00000000000000000000000000000000";
+pub const ROOT_COMMIT: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// The version of the key layout, part of every head. It changes with the layout: a program ignores
 /// a head with another version, and recovery loads the partition from SQL.
@@ -36,7 +38,7 @@ pub struct Head {
 pub struct Commit {
     /// Dense from 1.
     pub seq: u64,
-    /// 32 hexadecimal digits, random.
+    /// 64 hexadecimal digits: the hash of its parent's id and of its [`content`].
     pub id: String,
     /// The id of the commit before it.
     pub parent: String,
@@ -45,6 +47,10 @@ pub struct Commit {
     /// The deployment's clock, in Unix milliseconds: that of Redis, but never before the previous
     /// commit's. Event ids are kept by it, whatever the clocks of processes say.
     pub clock_ms: i64,
+    /// Its random bytes; the first 16 are part of its content.
+    pub random: Random,
+    /// The leaves of its events, one behind the other.
+    pub leaves: Vec<u8>,
     /// Its events; empty for a commit that only rewrites data derived from history.
     pub events: Vec<Event>,
 }
@@ -124,16 +130,22 @@ impl Head {
             .ok_or_else(|| Error::corrupt(format!("{text:?} is not a head of a partition")))
     }
 
-    /// The commit that follows it, without moving the deployment's clock.
-    pub fn next(&self, id: String, accepted_at_ms: i64, events: Vec<Event>) -> Commit {
-        Commit {
-            seq: self.seq + 1,
-            id,
-            parent: self.commit.clone(),
-            accepted_at_ms,
-            clock_ms: self.clock_ms,
-            events,
-        }
+    /// The commit that follows it, without moving the deployment's clock. `random` is new for every
+    /// commit, so that two writers that send the same never share an id.
+    pub fn next(&self, random: Random, accepted_at_ms: i64, events: Vec<Event>) -> Commit {
+        self.next_at(self.clock_ms, random, accepted_at_ms, events)
+    }
+
+    /// As [`Self::next`], with the deployment's clock at `clock_ms`.
+    pub fn next_at(
+        &self,
+        clock_ms: i64,
+        random: Random,
+        accepted_at_ms: i64,
+        events: Vec<Event>,
+    ) -> Commit {
+        let (seq, parent) = (self.seq + 1, self.commit.clone());
+        Commit::new(seq, parent, random, accepted_at_ms, clock_ms, events)
     }
 
     /// The head once a commit that follows it is accepted.
@@ -149,46 +161,38 @@ impl Head {
     }
 }
 
-/// The wire form of a commit: one JSON text in the field `c` of a stream entry. Names are short, as
-/// a log has many.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CommitWire {
-    v: u8,
-    id: String,
-    parent: String,
-    at: i64,
-    clock: i64,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    ev: Vec<EventWire>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EventWire {
-    b: i64,
-    g: u32,
-    m: String,
-    /// Absent for a removal and a void.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    s: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    t: Option<i64>,
-    /// A void's target: partition, seq, index.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    x: Option<(u16, u64, u32)>,
-    /// The client sent the time.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    sent: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    seg: Vec<String>,
-}
-
-const WIRE_VERSION: u8 = 1;
-
 impl Commit {
+    /// A commit, with the leaves and the id that follow from its content.
+    fn new(
+        seq: u64,
+        parent: String,
+        random: Random,
+        accepted_at_ms: i64,
+        clock_ms: i64,
+        events: Vec<Event>,
+    ) -> Self {
+        let leaf = |(index, event)| {
+            leaf(CONTENT_VERSION, &salt(&random, index), event).expect("the version is this one")
+        };
+        let leaves: Vec<u8> = events.iter().enumerate().flat_map(leaf).collect();
+        let content = Content {
+            version: CONTENT_VERSION,
+            parent: &parent,
+            random: &random[..16],
+            seq,
+            accepted_at_ms,
+            clock_ms,
+            leaves: &leaves,
+        };
+        let id = content.id().expect("the version is this one");
+        Self { seq, id, parent, accepted_at_ms, clock_ms, random, leaves, events }
+    }
+
+    /// The salt of the event of an index.
+    pub fn salt(&self, index: usize) -> Salt {
+        salt(&self.random, index)
+    }
+
     /// Its events and their places in history.
     pub fn places(&self, partition: PartitionNo) -> impl Iterator<Item = (EventPlace, &Event)> {
         let place = move |(index, event)| {
@@ -197,104 +201,14 @@ impl Commit {
         };
         (0..).zip(&self.events).map(place)
     }
-
-    /// Its text in the log.
-    pub fn to_log(&self) -> String {
-        let ev = self.events.iter().map(EventWire::from).collect();
-        let wire = CommitWire {
-            v: WIRE_VERSION,
-            id: self.id.clone(),
-            parent: self.parent.clone(),
-            at: self.accepted_at_ms,
-            clock: self.clock_ms,
-            ev,
-        };
-        serde_json::to_string(&wire).expect("strings and numbers have a JSON form")
-    }
-
-    /// Reads its text in the log.
-    ///
-    /// # Errors
-    /// `Corrupt` if the text is damaged or of another version.
-    pub fn from_log(seq: u64, text: &str) -> Result<Self> {
-        let wire: CommitWire = serde_json::from_str(text)
-            .map_err(|error| Error::corrupt(format!("log entry {seq}: {error}")))?;
-        if wire.v != WIRE_VERSION {
-            return Err(Error::corrupt(format!(
-                "log entry {seq} has version {}; this program reads {WIRE_VERSION}",
-                wire.v
-            )));
-        }
-        let events = wire.ev.into_iter().map(EventWire::into_event).collect::<Result<_>>()?;
-        Ok(Self {
-            seq,
-            id: wire.id,
-            parent: wire.parent,
-            accepted_at_ms: wire.at,
-            clock_ms: wire.clock,
-            events,
-        })
-    }
-}
-
-impl From<&Event> for EventWire {
-    fn from(event: &Event) -> Self {
-        let (s, t, sent, x) = match event.kind {
-            EventKind::Score { score, at_ms, at_sent } => (Some(score), Some(at_ms), at_sent, None),
-            EventKind::Removal => (None, None, false, None),
-            EventKind::Void { target } => {
-                let EventPlace { partition, seq, index } = target;
-                (None, None, false, Some((partition.0, seq, index)))
-            }
-        };
-        let id = event.event_id.as_ref().map(ToString::to_string);
-        Self {
-            b: event.board.0,
-            g: event.generation,
-            m: event.member.to_string(),
-            s,
-            t,
-            x,
-            sent,
-            id,
-            seg: event.segments.clone(),
-        }
-    }
-}
-
-impl EventWire {
-    fn into_event(self) -> Result<Event> {
-        let kind = match (self.s, self.t, self.x) {
-            (Some(score), Some(at_ms), None) => {
-                EventKind::Score { score, at_ms, at_sent: self.sent }
-            }
-            (None, None, None) => EventKind::Removal,
-            (None, None, Some((partition, seq, index))) => EventKind::Void {
-                target: EventPlace { partition: PartitionNo(partition), seq, index },
-            },
-            _ => {
-                return Err(Error::corrupt(
-                    "an event in the log is neither a score with its time, nor a removal, nor a void",
-                ));
-            }
-        };
-        Ok(Event {
-            board: BoardNo(self.b),
-            generation: self.g,
-            member: MemberId::new(&self.m)?,
-            kind,
-            event_id: self.id.as_deref().map(EventId::new).transpose()?,
-            segments: self.seg,
-        })
-    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn events() -> impl Strategy<Value = Event> {
+    pub(crate) fn event() -> impl Strategy<Value = Event> {
         let kind = prop_oneof![
             Just(EventKind::Removal),
             (any::<u16>(), any::<u64>(), any::<u32>()).prop_map(|(partition, seq, index)| {
@@ -323,25 +237,16 @@ mod tests {
             })
     }
 
-    proptest! {
-        #[test]
-        fn the_log_gives_back_what_was_written(events in proptest::collection::vec(events(), 0..5), seq: u64, accepted_at_ms: i64, clock_ms: i64) {
-            let commit = Commit { seq, id: "ab".repeat(16), parent: ROOT_COMMIT.into(), accepted_at_ms, clock_ms, events };
-            prop_assert_eq!(Commit::from_log(seq, &commit.to_log()), Ok(commit));
-        }
+    pub(crate) fn root() -> Head {
+        let (commit, run_id) = (ROOT_COMMIT.into(), "r".into());
+        Head { seq: 0, commit, clock_ms: 3, epoch: 1, run_id }
     }
 
-    #[test]
-    fn a_foreign_log_entry_is_corrupt_and_no_panic() {
-        for text in [
-            "",
-            "{}",
-            "null",
-            r#"{"v":2,"id":"","parent":"","at":0,"clock":0}"#,
-            r#"{"v":1,"id":"","parent":"","at":0,"clock":0,"ev":[{"b":1,"g":1,"m":"a","s":1}]}"#,
-            r#"{"v":1,"id":"","parent":"","at":0,"clock":0,"ev":[{"b":1,"g":1,"m":"a","s":1,"t":1,"x":[0,1,0]}]}"#,
-        ] {
-            assert!(matches!(Commit::from_log(1, text), Err(Error::Corrupt(_))), "{text}");
+    proptest! {
+        #[test]
+        fn the_same_content_twice_never_shares_an_id(events in proptest::collection::vec(event(), 0..5), one: [u8; 32], other: [u8; 32]) {
+            let id = |random| root().next(random, 7, events.clone()).id;
+            prop_assert_eq!(id(one) == id(other), one[..16] == other[..16] && (events.is_empty() || one == other));
         }
     }
 

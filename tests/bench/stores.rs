@@ -101,6 +101,7 @@ impl Stores {
             redis_timeout_ms: 60_000,
             archive_dir: None,
             archive_copy_dir: None,
+            checkpoint_key_file: None,
         };
         let db = settings.connect_sql(Missing::Create).await.unwrap();
         let stores = Self {

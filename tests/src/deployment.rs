@@ -126,6 +126,7 @@ impl Deployment {
             redis_timeout_ms: 5000,
             archive_dir: None,
             archive_copy_dir: None,
+            checkpoint_key_file: None,
         }
     }
 

@@ -1,7 +1,8 @@
-//! Events: taken back, and archived.
+//! Events: taken back, archived, and verified by others.
 
 mod amendments;
 mod archive;
 mod archive_crashes;
 mod archive_refusals;
 mod random_amendments;
+mod verify;

@@ -1,5 +1,6 @@
 //! Corruption that is found and repaired.
 
+mod chain;
 mod corruption;
 mod daily_diff;
 mod proof;

@@ -55,10 +55,14 @@ pub enum What {
     Unlisted(StandingsId),
     /// A file of the archive.
     File(String),
+    /// A commit, by its seq.
+    Commit(u64),
+    /// An event of the history, by the seq of its commit and its index there.
+    Event(u64, u32),
 }
 
 /// The note of a finding in which SQL and Redis agree against history.
-const AGAINST_BOTH: &str = "SQL and Redis agree with each other against the history, which may have been altered: restore the history from a backup, or pass --against history to make both follow it";
+const AGAINST_BOTH: &str = "SQL and Redis agree with each other against the history: if a finding says that an event or a commit was altered, restore the history from a backup; pass --against history to make both follow it";
 
 /// The kind of a difference between history and one store; `None` if they agree.
 pub fn kind_between(history: Option<StoredValues>, store: Option<StoredValues>) -> Option<Kind> {
@@ -156,6 +160,14 @@ impl Finding {
                 finding.period.clone_from(&id.period);
                 finding.segment.clone_from(&id.segment);
             }
+            What::Commit(seq) => {
+                finding.window = format!("partition {partition}");
+                finding.period = format!("commit {seq}");
+            }
+            What::Event(seq, index) => {
+                finding.window = format!("partition {partition}");
+                finding.period = format!("commit {seq} event {index}");
+            }
             What::Location(..) => {}
         }
         finding
@@ -209,6 +221,8 @@ impl What {
             Self::Key(_) => Named::Key,
             Self::Unlisted(_) => Named::Periods,
             Self::File(_) => Named::File,
+            Self::Commit(_) => Named::Commit,
+            Self::Event(..) => Named::Event,
         }
     }
 }

@@ -95,7 +95,7 @@ async fn mend_part(
                 unlisted.insert(id.clone());
                 continue;
             }
-            What::Key(_) | What::File(_) => continue,
+            What::Key(_) | What::File(_) | What::Commit(_) | What::Event(..) => continue,
         };
         let has_row = match location {
             Location::Entry(id) => {

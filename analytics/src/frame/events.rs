@@ -1,11 +1,12 @@
 //! Events as frames, with the columns of archive files.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use entity::history::score_event::{self, Kind};
 use polars::prelude::{
     BooleanChunked, Column, DataFrame, IntoColumn, ListBuilderTrait, ListStringChunkedBuilder,
     NamedFrom, NewChunkedArray, Series,
 };
+use ranking::commit::content::{from_hex, to_hex};
 use sea_orm::ActiveEnum;
 
 /// Collects events for a frame: one row each, with all columns of `score_event`, its shard, and
@@ -37,7 +38,8 @@ impl Events {
 
     /// The frame of the events: `partition`, `shard`, `seq`, `event_index`, `board_no`,
     /// `generation`, `member`, `kind`, `score`, `at_ms`, `at_sent`, `event_id`, `segments` (a list
-    /// of texts), `void_partition`, `void_seq`, `void_index`, `accepted_at_ms`.
+    /// of texts), `void_partition`, `void_seq`, `void_index`, `accepted_at_ms`, `salt` (as
+    /// hexadecimal digits).
     ///
     /// # Errors
     /// If a row holds a value that the persister never writes.
@@ -47,6 +49,7 @@ impl Events {
         for row in rows {
             segments.append_values_iter(row.segments()?.iter().map(String::as_str));
         }
+        let salts: Vec<String> = rows.iter().map(|row| to_hex(&row.salt)).collect();
         let kinds: Vec<String> = rows.iter().map(|row| row.kind.to_value()).collect();
         let columns = vec![
             numbers("partition", rows.iter().map(|row| row.partition)),
@@ -67,6 +70,7 @@ impl Events {
             large("void_seq", rows.iter().map(|row| row.void_seq)),
             some_numbers("void_index", rows.iter().map(|row| row.void_index)),
             large("accepted_at_ms", self.accepted_at_ms.iter().copied()),
+            texts("salt", salts.iter().map(|salt| Some(salt.as_str()))),
         ];
         Ok(DataFrame::new_infer_height(columns)?)
     }
@@ -90,6 +94,7 @@ pub fn rows(frame: &DataFrame) -> Result<Vec<score_event::Model>> {
         frame.column("kind")?.str()?,
         frame.column("event_id")?.str()?,
     );
+    let salt = frame.column("salt")?.str()?;
     let at_sent = frame.column("at_sent")?.bool()?;
     let segments = frame.column("segments")?.list()?;
     let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
@@ -115,6 +120,7 @@ pub fn rows(frame: &DataFrame) -> Result<Vec<score_event::Model>> {
             void_partition: void_partition.get(place),
             void_seq: void_seq.get(place),
             void_index: void_index.get(place),
+            salt: from_hex(salt.get(place).unwrap_or_default()).context("a salt is no bytes")?,
         });
     }
     Ok(rows)
@@ -158,6 +164,7 @@ mod tests {
             void_partition: None,
             void_seq: None,
             void_index: None,
+            salt: vec![0, 1, 254, 255],
         };
         let void = score_event::Model {
             seq: 8,

@@ -304,6 +304,7 @@ mod tests {
                     void_partition: target.map(|target| target.partition),
                     void_seq: target.map(|target| target.seq),
                     void_index: target.map(|target| target.event_index),
+                    salt: vec![],
                 });
             }
             rows

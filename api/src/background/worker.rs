@@ -14,6 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use super::persister;
+use crate::background::checkpoints;
 use crate::background::daily_diff::Daily;
 use crate::background::retention;
 use crate::health::Health;
@@ -54,6 +55,7 @@ pub async fn work(
 ) {
     tokio::join!(
         daily.work(&deployment, stop.clone()),
+        checkpoints::work(&deployment, stop.clone()),
         retention::work(&deployment, &retained, stop.clone()),
         persister::persist(&deployment, &health, &signals, stop.clone()),
         upkeep(&deployment, stop.clone(), |deployment| {

@@ -36,6 +36,10 @@ pub enum BatchCommand {
     WhatIf(Passed),
     /// Writes a page of charts about a board.
     Report(Passed),
+    /// Writes all commits with their events to a file, which verify checks.
+    History(Passed),
+    /// Verifies a history file against signed checkpoints, without any store.
+    Verify(Passed),
     /// Writes synthetic events to a file.
     Generate(Passed),
 }
@@ -61,6 +65,8 @@ pub fn run(command: BatchCommand) -> Result<()> {
         BatchCommand::Seal(passed) => ("seal", passed),
         BatchCommand::WhatIf(passed) => ("what-if", passed),
         BatchCommand::Report(passed) => ("report", passed),
+        BatchCommand::History(passed) => ("history", passed),
+        BatchCommand::Verify(passed) => ("verify", passed),
         BatchCommand::Generate(passed) => ("generate", passed),
     };
     let named = std::env::var_os("LAUREL_ANALYTICS").map(PathBuf::from);

@@ -217,10 +217,8 @@ async fn complete(
     }
     let mut accepted: HashMap<(i32, i64), i64> = HashMap::new();
     for (partition, seqs) in seqs {
-        let commits = commit::of_seqs(db, partition, seqs).await?;
-        accepted.extend(
-            commits.into_iter().map(|commit| ((partition, commit.seq), commit.accepted_at_ms)),
-        );
+        let times = commit::times_of_seqs(db, partition, seqs).await?.into_iter();
+        accepted.extend(times.map(|(seq, times)| ((partition, seq), times.accepted_at_ms)));
     }
     // A void lies in the partition that held the member when it was committed.
     let seqs = rows.iter().map(|row| row.seq).collect();

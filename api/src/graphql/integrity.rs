@@ -34,6 +34,8 @@ pub enum FindingKind {
     WrongTieBreak,
     /// The entry is in a period that it does not belong to, and not in the one where it does.
     WrongWindow,
+    /// The content of a commit or an event is not what the commit's id says.
+    Altered,
     /// A kind that this server does not know, found by a newer program.
     Other,
 }
@@ -53,6 +55,10 @@ pub enum FindingPlace {
     Key,
     /// The list of the periods of a window, in Redis.
     Periods,
+    /// A commit of a partition's history.
+    Commit,
+    /// An event of the history.
+    Event,
     /// A location that this server does not know, found by a newer program.
     Other,
 }
@@ -127,6 +133,7 @@ impl Finding {
             Some(Kind::WrongScore) => FindingKind::WrongScore,
             Some(Kind::WrongTieBreak) => FindingKind::WrongTieBreak,
             Some(Kind::WrongWindow) => FindingKind::WrongWindow,
+            Some(Kind::Altered) => FindingKind::Altered,
             None => FindingKind::Other,
         }
     }
@@ -140,6 +147,8 @@ impl Finding {
             Some(Location::File) => FindingPlace::File,
             Some(Location::Key) => FindingPlace::Key,
             Some(Location::Periods) => FindingPlace::Periods,
+            Some(Location::Commit) => FindingPlace::Commit,
+            Some(Location::Event) => FindingPlace::Event,
             None => FindingPlace::Other,
         }
     }

@@ -5,22 +5,24 @@
 //! Once SQL has those commits, nothing of the board can follow, and its history, standings and keys
 //! are deleted. Each step can be repeated. The row stays, as the number is never reused.
 
+use std::collections::BTreeMap;
+
 use ranking::board::mark::BoardMark;
-use ranking::commit::Commit;
 use ranking::id::BoardNo;
 use sea_orm::sea_query::Expr;
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, Statement,
+    ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DatabaseConnection, EntityTrait,
+    QueryFilter, Statement,
 };
 
 use crate::deployment::Deployment;
 use crate::{reshard, seal};
-use entity::archive::archive_file;
+use entity::archive::{archive_file, archive_mark};
 use entity::board;
 use entity::error::Result;
-use entity::history::dead_letter;
+use entity::history::{commit, dead_letter, score_event};
 use entity::integrity::{integrity_finding, integrity_proof};
-use entity::sql::by_member;
+use entity::sql::{begin, by_member};
 
 /// The rows of one DELETE. Chunks let the persister write in between.
 const ROWS_MAX: u64 = 5000;
@@ -78,29 +80,39 @@ pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
     Ok(())
 }
 
+/// Deletes a board's events. Their commits keep the leaves, and count them as gone.
+async fn purge_events(db: &DatabaseConnection, no: BoardNo) -> Result<()> {
+    const KEY: &str = r#""partition", "seq", "event_index""#;
+    let of_board = || score_event::Entity::find().filter(score_event::Column::BoardNo.eq(no.0));
+    // Deleting nothing does not mean that nothing is left: another process may be deleting the
+    // same rows.
+    while of_board().one(db).await?.is_some() {
+        let sql = format!(
+            r#"DELETE FROM "score_event" WHERE ({KEY}) IN (SELECT {KEY} FROM "score_event" WHERE "board_no" = $1 LIMIT {ROWS_MAX}) RETURNING "partition", "seq""#
+        );
+        let transaction = begin(db).await?;
+        let delete = Statement::from_sql_and_values(db.get_database_backend(), sql, [no.0.into()]);
+        let mut gone = BTreeMap::new();
+        for row in transaction.query_all_raw(delete).await? {
+            let place: (i32, i64) = (row.try_get("", "partition")?, row.try_get("", "seq")?);
+            *gone.entry(place).or_default() += 1;
+        }
+        commit::count_gone(&transaction, &gone).await?;
+        transaction.commit().await?;
+    }
+    Ok(())
+}
+
 async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
     let db = &deployment.db;
     let of_board = format!(r#""board_no" = {no}"#);
     by_member::delete(db, "standing", &of_board, "TRUE").await?;
     by_member::delete_archived(db, Some(no.0), "TRUE").await?;
-    let tables = [
-        ("score_event", r#""partition", "seq", "event_index""#),
-        ("archive_mark", r#""board_no", "partition""#),
-    ];
-    for (table, key) in tables {
-        let sql = format!(
-            r#"DELETE FROM "{table}" WHERE ({key}) IN (SELECT {key} FROM "{table}" WHERE "board_no" = $1 LIMIT {ROWS_MAX})"#
-        );
-        let any = format!(r#"SELECT 1 FROM "{table}" WHERE "board_no" = $1 LIMIT 1"#);
-        let statement = |sql: &str| {
-            Statement::from_sql_and_values(db.get_database_backend(), sql, [no.0.into()])
-        };
-        // Deleting nothing does not mean that nothing is left: another process may be deleting the
-        // same rows.
-        while db.query_one_raw(statement(&any)).await?.is_some() {
-            db.execute_raw(statement(&sql)).await?;
-        }
-    }
+    purge_events(db, no).await?;
+    archive_mark::Entity::delete_many()
+        .filter(archive_mark::Column::BoardNo.eq(no.0))
+        .exec(db)
+        .await?;
     // The next archive job removes the files.
     archive_file::Entity::update_many()
         .col_expr(archive_file::Column::State, Expr::value(archive_file::State::Gone))
@@ -116,9 +128,7 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
         .exec(db)
         .await?;
     for letter in dead_letter::Entity::find().all(db).await? {
-        let of_board = Commit::from_log(letter.seq as u64, &letter.payload)
-            .is_ok_and(|commit| commit.events.iter().all(|event| event.board == no));
-        if of_board {
+        if letter.event().is_ok_and(|(_, event)| event.board == no) {
             let key = (letter.partition, letter.seq, letter.event_index);
             dead_letter::Entity::delete_by_id(key).exec(db).await?;
         }

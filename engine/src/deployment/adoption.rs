@@ -157,15 +157,21 @@ impl Partition<'_> {
 
     /// The commits of a log that SQL does not have, and their events.
     async fn only_in_redis(self, log: &[Commit]) -> Result<(u64, u64)> {
-        let (mut commits, mut events) = (0, 0);
+        let mut known: HashSet<String> = HashSet::new();
         for chunk in log.chunks(COMMITS_AT_ONCE) {
             let seqs = chunk.iter().map(|commit| commit.seq as i64).collect();
-            let rows = commit::of_seqs(&self.db, self.no.into(), seqs).await?;
-            let known: HashSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
-            for commit in chunk.iter().filter(|commit| !known.contains(commit.id.as_str())) {
-                commits += 1;
-                events += commit.events.len() as u64;
+            let links = commit::links_of_seqs(&self.db, self.no.into(), seqs).await?;
+            known.extend(links.into_iter().flat_map(|(id, parent)| [id, parent]));
+        }
+        let (mut commits, mut events) = (0, 0);
+        for commit in log.iter().rev() {
+            // An id stands for all commits before it: an archive may have taken them out of SQL.
+            if known.contains(&commit.id) {
+                known.insert(commit.parent.clone());
+                continue;
             }
+            commits += 1;
+            events += commit.events.len() as u64;
         }
         Ok((commits, events))
     }

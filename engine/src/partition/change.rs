@@ -47,7 +47,7 @@ impl<T> Proposal<T> {
 
     /// The proposal with a commit of these writes and no events.
     pub(crate) fn writing(self, writes: Writes, now_ms: i64) -> Self {
-        let commit = self.head.next(entity::random_id(), now_ms, vec![]);
+        let commit = self.head.next(rand::random(), now_ms, vec![]);
         Self { commit: Some((commit, writes)), ..self }
     }
 }

@@ -265,35 +265,21 @@ async fn write_into(
     if moved.rows_affected != 1 {
         return Ok(false);
     }
-    let rows: Vec<_> = commits
-        .iter()
-        .map(|commit| {
-            commit::Model {
-                partition: within.partition.into(),
-                seq: commit.seq as i64,
-                id: commit.id.clone(),
-                parent: commit.parent.clone(),
-                accepted_at_ms: commit.accepted_at_ms,
-                clock_ms: commit.clock_ms,
-                events: commit.events.len() as i32,
-            }
-            .into_active_model()
-        })
-        .collect();
-    insert_chunked::<commit::Entity, _>(within.db, rows, None).await?;
-    write_events(within, commits, refused).await?;
+    write_commits(within, commits, refused).await?;
     Ok(true)
 }
 
-async fn write_events(
+async fn write_commits(
     within: HistoryTransaction<'_>,
     commits: &[Commit],
     refused: &Refused,
 ) -> Result<(), DbErr> {
-    let (mut events, mut members, mut dead) = (vec![], BTreeMap::new(), vec![]);
+    let (mut rows, mut events, mut dead) = (vec![], vec![], vec![]);
+    let mut members = BTreeMap::new();
     let mut taken: Vec<(u64, &Event)> = vec![];
     let mut unwritten: Vec<(u64, &Event)> = vec![];
     for commit in commits {
+        let written = events.len();
         for (index, event) in commit.events.iter().enumerate() {
             // The board was deleted: its history is gone, and events in flight go with it.
             if !within.boards.contains_key(&event.board) {
@@ -312,16 +298,17 @@ async fn write_events(
                 continue;
             }
             members.entry(event.member.as_str()).or_insert(commit.accepted_at_ms);
-            events.push(
-                score_event::Model::of_event(within.partition, commit.seq, index, event)
-                    .into_active_model(),
-            );
+            let row = score_event::Model::of_event(within.partition, commit, index);
+            events.push(row.into_active_model());
             taken.push((commit.seq, event));
         }
+        let gone = commit.events.len() - (events.len() - written);
+        rows.push(commit::Model::of_commit(within.partition, commit, gone).into_active_model());
     }
-    let rows = all_time_rows::load(within.db, &taken).await?;
+    insert_chunked::<commit::Entity, _>(within.db, rows, None).await?;
+    let standings = all_time_rows::load(within.db, &taken).await?;
     // A member with rows of standings already has a row of its own.
-    for (_, member) in rows.keys() {
+    for (_, member) in standings.keys() {
         members.remove(member.as_str());
     }
     let members = members.into_iter().map(|(key, created_at_ms)| member::ActiveModel {
@@ -336,7 +323,7 @@ async fn write_events(
     insert_chunked::<member::Entity, _>(within.db, members.collect(), Some(known)).await?;
     insert_chunked::<score_event::Entity, _>(within.db, events, None).await?;
     insert_chunked::<dead_letter::Entity, _>(within.db, dead, None).await?;
-    all_time_rows::fold_onto(within, &taken, rows).await?;
+    all_time_rows::fold_onto(within, &taken, standings).await?;
     taken.append(&mut unwritten);
     correction::correct(within, &taken, Source::History).await
 }
@@ -347,12 +334,11 @@ fn dead_letter(
     index: usize,
     reason: &str,
 ) -> dead_letter::ActiveModel {
-    let alone = Commit { events: vec![commit.events[index].clone()], ..commit.clone() };
     dead_letter::ActiveModel {
         partition: Set(within.partition.into()),
         seq: Set(commit.seq as i64),
         event_index: Set(index as i32),
-        payload: Set(alone.to_log()),
+        payload: Set(commit.events[index].to_text()),
         reason: Set(reason.to_owned()),
         state: Set(dead_letter::State::Pending),
         created_at_ms: Set(within.now_ms),

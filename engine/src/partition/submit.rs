@@ -147,8 +147,7 @@ impl Change for Submitting<'_> {
                 Some(snapshot) => snapshot,
                 None => partition.snapshot(batch.wanted()).await?,
             };
-            let id = entity::random_id();
-            match batch.fold(&snapshot, &id)? {
+            match batch.fold(&snapshot, rand::random())? {
                 FoldOutcome::FoldedBatch(folded) => break (snapshot, folded),
                 FoldOutcome::Again(again) => *batch = again,
                 FoldOutcome::Roll(boards) => {

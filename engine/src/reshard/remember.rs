@@ -161,32 +161,29 @@ impl Moving<'_> {
             row.event_id.is_some() && first.is_some_and(|&first| row.seq >= first)
         };
         let recent: Vec<&score_event::Model> = rows.iter().filter(is_recent).collect();
-        let mut accepted: HashMap<(i32, i64), commit::Model> = HashMap::new();
+        let mut accepted: HashMap<(i32, i64), commit::Times> = HashMap::new();
         for &home in first_seqs.keys() {
             let seqs: BTreeSet<i64> =
                 recent.iter().filter(|row| row.partition == home).map(|row| row.seq).collect();
             let seqs: Vec<i64> = seqs.into_iter().collect();
             for seqs in seqs.chunks(IDS_MAX) {
-                let commits = commit::Entity::find()
-                    .filter(commit::Column::Partition.eq(home))
-                    .filter(commit::Column::Seq.is_in(seqs.iter().copied()));
-                let commits = commits.all(db).await?.into_iter();
-                accepted.extend(commits.map(|row| ((home, row.seq), row)));
+                let times = commit::times_of_seqs(db, home, seqs.to_vec()).await?.into_iter();
+                accepted.extend(times.map(|(seq, times)| ((home, seq), times)));
             }
         }
         let mut ids: BTreeMap<(PartitionNo, i64, String), Option<String>> = BTreeMap::new();
         for row in recent {
-            let Some(commit) = accepted.get(&(row.partition, row.seq)) else {
+            let Some(times) = accepted.get(&(row.partition, row.seq)) else {
                 continue;
             };
             let (event, place) = (row.to_ranking()?, row.place()?);
             let there = partitions.of_member(&self.target, &event.member);
             let seq = seq_there(row.seq as u64, place.partition, there);
-            let entry = seen_entry(&event, commit.accepted_at_ms, seq);
+            let entry = seen_entry(&event, times.accepted_at_ms, seq);
             let Some((field, value)) = entry.filter(|_| self.comes(&event.member, there)) else {
                 continue;
             };
-            let bucket = self.deployment.dedup.bucket(commit.clock_ms);
+            let bucket = self.deployment.dedup.bucket(times.clock_ms);
             let known = ids.entry((there, bucket, field)).or_default();
             if !voided.contains(&place) {
                 *known = Some(value);

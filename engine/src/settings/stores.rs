@@ -87,6 +87,10 @@ pub struct Settings {
     /// restored from it. None by default.
     #[arg(long, env = "LAUREL_ARCHIVE_COPY_DIR", value_name = "DIR")]
     pub archive_copy_dir: Option<PathBuf>,
+    /// The file of the key that signs checkpoints, 64 hexadecimal digits; made if it is not there.
+    /// By default checkpoint.key in the data directory.
+    #[arg(long, env = "LAUREL_CHECKPOINT_KEY_FILE", value_name = "FILE")]
+    pub checkpoint_key_file: Option<PathBuf>,
 }
 
 impl Settings {
@@ -180,6 +184,8 @@ impl Settings {
             archive_dir: (self.archive_dir.clone())
                 .unwrap_or_else(|| self.sql.data_dir.join("archive")),
             archive_copy_dir: self.archive_copy_dir.clone(),
+            checkpoint_key: (self.checkpoint_key_file.clone())
+                .unwrap_or_else(|| self.sql.data_dir.join("checkpoint.key")),
             health: Arc::new(Health::new(self.redis_allow_volatile)),
             presence,
             private_redis,

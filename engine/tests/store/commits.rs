@@ -19,7 +19,7 @@ async fn a_commit_is_a_fast_forward_or_nothing() {
         Ok(Outcome::Done)
     );
     let one = store.heads().await.unwrap()[0].clone().unwrap();
-    assert_eq!((one.seq, one.commit.as_str()), (1, "one"));
+    assert_eq!((one.seq, &one.commit), (1, &commit_after(&root, "one").id));
     assert_eq!(
         store.commit_writes(ALL, &root, &commit_after(&root, "two"), &writes).await,
         Ok(Outcome::Stale)

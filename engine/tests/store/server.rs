@@ -93,13 +93,9 @@ pub(crate) fn key(key: i64) -> RankKey {
     RankKey::from_i64(key).unwrap()
 }
 
-pub(crate) fn commit_after(head: &Head, id: &str) -> Commit {
-    Commit {
-        seq: head.seq + 1,
-        id: id.to_owned(),
-        parent: head.commit.clone(),
-        accepted_at_ms: 0,
-        clock_ms: head.clock_ms,
-        events: vec![],
-    }
+/// A commit without events after a head; commits of different texts are different.
+pub(crate) fn commit_after(head: &Head, text: &str) -> Commit {
+    let mut random = [0; 32];
+    random[..text.len().min(16)].copy_from_slice(&text.as_bytes()[..text.len().min(16)]);
+    head.next(random, 0, vec![])
 }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use ranking::commit::Commit;
+use ranking::commit::content::{CONTENT_VERSION, Content};
 use ranking::id::PartitionNo;
-use sea_orm::QuerySelect;
 use sea_orm::entity::prelude::*;
+use sea_orm::{Condition, QueryOrder, QuerySelect};
 
 /// A row of `commit`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -27,6 +29,15 @@ pub struct Model {
     pub clock_ms: i64,
     /// The number of its events.
     pub events: i32,
+    /// The number of its events that history no longer has, or never had: of deleted boards,
+    /// refused by SQL, or erased. Their leaves stay.
+    pub gone: i32,
+    /// The version of its content.
+    pub version: i32,
+    /// The random bytes of its content.
+    pub random: Vec<u8>,
+    /// The leaves of its events, one behind the other.
+    pub leaves: Vec<u8>,
 }
 
 no_relations!();
@@ -41,9 +52,43 @@ pub struct Times {
 }
 
 impl Model {
+    /// The row of a commit; `gone` of its events have no row.
+    pub fn of_commit(partition: PartitionNo, commit: &Commit, gone: usize) -> Self {
+        Self {
+            partition: partition.into(),
+            seq: commit.seq as i64,
+            id: commit.id.clone(),
+            parent: commit.parent.clone(),
+            accepted_at_ms: commit.accepted_at_ms,
+            clock_ms: commit.clock_ms,
+            events: commit.events.len() as i32,
+            gone: gone as i32,
+            version: CONTENT_VERSION.into(),
+            random: commit.random[..16].to_vec(),
+            leaves: commit.leaves.clone(),
+        }
+    }
+
     /// Its times.
     pub fn times(&self) -> Times {
         Times { accepted_at_ms: self.accepted_at_ms, clock_ms: self.clock_ms }
+    }
+
+    /// The id that follows from the other columns.
+    ///
+    /// # Errors
+    /// `Corrupt` for a version that this program does not know.
+    pub fn computed_id(&self) -> ranking::Result<String> {
+        let content = Content {
+            version: self.version.try_into().unwrap_or_default(),
+            parent: &self.parent,
+            random: &self.random,
+            seq: self.seq.unsigned_abs(),
+            accepted_at_ms: self.accepted_at_ms,
+            clock_ms: self.clock_ms,
+            leaves: &self.leaves,
+        };
+        content.id()
     }
 }
 
@@ -54,17 +99,10 @@ pub async fn times(
     first_seq: i64,
     last_seq: i64,
 ) -> Result<BTreeMap<i64, Times>, DbErr> {
-    use Column::{AcceptedAtMs, ClockMs, Partition as In, Seq};
-    let rows: Vec<(i64, i64, i64)> = Entity::find()
-        .select_only()
-        .columns([Seq, AcceptedAtMs, ClockMs])
-        .filter(In.eq(i32::from(partition)))
-        .filter(Seq.between(first_seq, last_seq))
-        .into_tuple()
-        .all(db)
-        .await?;
-    let times = |(seq, accepted_at_ms, clock_ms)| (seq, Times { accepted_at_ms, clock_ms });
-    Ok(rows.into_iter().map(times).collect())
+    let of_span = Condition::all()
+        .add(Column::Partition.eq(i32::from(partition)))
+        .add(Column::Seq.between(first_seq, last_seq));
+    times_where(db, of_span).await
 }
 
 /// The commit of a partition and seq.
@@ -76,15 +114,125 @@ pub async fn find(
     Entity::find_by_id((i32::from(partition), seq as i64)).one(db).await
 }
 
-/// The commits of a partition that have one of these seqs.
-pub async fn of_seqs(
+/// The times, by seq, of the commits of a partition that have one of these seqs.
+pub async fn times_of_seqs(
     db: &impl ConnectionTrait,
     partition: i32,
     seqs: Vec<i64>,
-) -> Result<Vec<Model>, DbErr> {
+) -> Result<BTreeMap<i64, Times>, DbErr> {
+    let of_seqs =
+        Condition::all().add(Column::Partition.eq(partition)).add(Column::Seq.is_in(seqs));
+    times_where(db, of_seqs).await
+}
+
+async fn times_where(
+    db: &impl ConnectionTrait,
+    commits: Condition,
+) -> Result<BTreeMap<i64, Times>, DbErr> {
+    let rows: Vec<(i64, i64, i64)> = Entity::find()
+        .select_only()
+        .columns([Column::Seq, Column::AcceptedAtMs, Column::ClockMs])
+        .filter(commits)
+        .into_tuple()
+        .all(db)
+        .await?;
+    let times = |(seq, accepted_at_ms, clock_ms)| (seq, Times { accepted_at_ms, clock_ms });
+    Ok(rows.into_iter().map(times).collect())
+}
+
+/// Ids and parents of the commits of a partition that have one of these seqs.
+pub async fn links_of_seqs(
+    db: &impl ConnectionTrait,
+    partition: i32,
+    seqs: Vec<i64>,
+) -> Result<Vec<(String, String)>, DbErr> {
     Entity::find()
+        .select_only()
+        .columns([Column::Id, Column::Parent])
         .filter(Column::Partition.eq(partition))
         .filter(Column::Seq.is_in(seqs))
+        .into_tuple()
         .all(db)
         .await
+}
+
+/// Counts events, by partition and seq, that their commits have and history no longer has.
+pub async fn count_gone(
+    db: &impl ConnectionTrait,
+    gone: &BTreeMap<(i32, i64), u32>,
+) -> Result<(), DbErr> {
+    let rows: Vec<String> = gone
+        .iter()
+        .map(|((partition, seq), gone)| format!("({partition}, {seq}, {gone})"))
+        .collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let sql = format!(
+        r#"WITH "more" ("partition", "seq", "gone") AS (VALUES {}) UPDATE "commit" SET "gone" = "commit"."gone" + "more"."gone" FROM "more" WHERE "commit"."partition" = "more"."partition" AND "commit"."seq" = "more"."seq""#,
+        rows.join(", ")
+    );
+    db.execute_unprepared(&sql).await?;
+    Ok(())
+}
+
+/// The commits of a partition after `seq`, at most `limit`, oldest first.
+pub async fn page_after(
+    db: &impl ConnectionTrait,
+    partition: PartitionNo,
+    seq: i64,
+    limit: u64,
+) -> Result<Vec<Model>, DbErr> {
+    Entity::find()
+        .filter(Column::Partition.eq(i32::from(partition)))
+        .filter(Column::Seq.gt(seq))
+        .order_by_asc(Column::Seq)
+        .limit(limit)
+        .all(db)
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use ranking::commit::{Event, EventKind, Head, ROOT_COMMIT};
+    use ranking::id::{BoardNo, MemberId};
+
+    use super::*;
+    use crate::history::score_event;
+
+    fn removal(member: &str) -> Event {
+        Event {
+            board: BoardNo(3),
+            generation: 1,
+            member: MemberId::new(member).unwrap(),
+            kind: EventKind::Removal,
+            event_id: None,
+            segments: vec![],
+        }
+    }
+
+    #[test]
+    fn a_row_gives_the_id_and_the_leaves_of_its_commit() {
+        let (commit, run_id) = (ROOT_COMMIT.into(), "r".into());
+        let head = Head { seq: 4, commit, clock_ms: 1_700_000_000_001, epoch: 1, run_id };
+        let events = vec![removal("ann"), removal("bob")];
+        for events in [events, vec![]] {
+            let commit = head.next([9; 32], 1_700_000_000_000, events);
+            let row = Model::of_commit(PartitionNo(2), &commit, 0);
+            assert_eq!(row.computed_id().as_deref(), Ok(row.id.as_str()));
+            for altered in
+                [Model { accepted_at_ms: 1, ..row.clone() }, Model { clock_ms: 1, ..row.clone() }]
+            {
+                assert_ne!(altered.computed_id().unwrap(), row.id);
+            }
+            assert!(Model { version: 9, ..row.clone() }.computed_id().is_err());
+            for index in 0..commit.events.len() {
+                let of_event = score_event::Model::of_event(PartitionNo(2), &commit, index);
+                let leaf = of_event.leaf(row.version).unwrap();
+                assert_eq!(leaf, row.leaves[index * 32..][..32]);
+                let altered = score_event::Model { member: "eve".to_owned(), ..of_event };
+                assert_ne!(altered.leaf(row.version).unwrap(), leaf);
+            }
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Events that SQL refused, kept with the reason.
 
-use ranking::commit::{Commit, Event, EventPlace};
+use ranking::commit::{Event, EventPlace};
 use ranking::id::{BoardNo, PartitionNo};
 use sea_orm::QuerySelect;
 use sea_orm::entity::prelude::*;
@@ -31,7 +31,7 @@ pub struct Model {
     /// The event's index in the commit.
     #[sea_orm(primary_key, auto_increment = false)]
     pub event_index: i32,
-    /// The event in the format of the log.
+    /// The event as the log has it.
     pub payload: String,
     /// The error with which SQL refused it.
     pub reason: String,
@@ -50,14 +50,12 @@ impl Model {
     /// `Corrupt` if the row holds a value that the persister never writes.
     pub fn event(&self) -> ranking::Result<(EventPlace, Event)> {
         let broken = || ranking::Error::Corrupt("a dead letter is invalid".into());
-        let commit = Commit::from_log(self.seq.unsigned_abs(), &self.payload)?;
         let place = EventPlace {
             partition: PartitionNo(self.partition.try_into().map_err(|_| broken())?),
-            seq: commit.seq,
+            seq: self.seq.unsigned_abs(),
             index: self.event_index.unsigned_abs(),
         };
-        let event = commit.events.into_iter().next().ok_or_else(broken)?;
-        Ok((place, event))
+        Ok((place, Event::from_text(&self.payload)?))
     }
 }
 

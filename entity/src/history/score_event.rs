@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use ranking::board::Board;
-use ranking::commit::{Event, EventKind, EventPlace};
+use ranking::commit::content::{Leaf, leaf};
+use ranking::commit::{Commit, Event, EventKind, EventPlace};
 use ranking::id::{BoardNo, EventId, MemberId, PartitionNo};
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
@@ -63,6 +64,8 @@ pub struct Model {
     pub void_seq: Option<i64>,
     /// That event's index in its commit.
     pub void_index: Option<i32>,
+    /// The salt of its leaf.
+    pub salt: Vec<u8>,
 }
 
 no_relations!();
@@ -125,8 +128,18 @@ impl Model {
             .map_err(|error| ranking::Error::Corrupt(format!("an event's segments: {error}")))
     }
 
-    /// The row of an event.
-    pub fn of_event(partition: PartitionNo, seq: u64, event_index: usize, event: &Event) -> Self {
+    /// Its leaf in a commit whose content has this version.
+    ///
+    /// # Errors
+    /// `Corrupt` if the row holds a value that the persister never writes, or for a version that
+    /// this program does not know.
+    pub fn leaf(&self, version: i32) -> ranking::Result<Leaf> {
+        leaf(version.try_into().unwrap_or_default(), &self.salt, &self.to_ranking()?)
+    }
+
+    /// The row of the event of an index in a commit.
+    pub fn of_event(partition: PartitionNo, commit: &Commit, index: usize) -> Self {
+        let event = &commit.events[index];
         let (kind, score, at_ms, at_sent, target) = match event.kind {
             EventKind::Score { score, at_ms, at_sent } => {
                 (Kind::Score, Some(score), Some(at_ms), at_sent, None)
@@ -136,8 +149,8 @@ impl Model {
         };
         Self {
             partition: partition.into(),
-            seq: seq as i64,
-            event_index: event_index as i32,
+            seq: commit.seq as i64,
+            event_index: index as i32,
             board_no: event.board.0,
             generation: event.generation as i32,
             member: event.member.to_string(),
@@ -150,6 +163,7 @@ impl Model {
             void_partition: target.map(|target| target.partition.into()),
             void_seq: target.map(|target| target.seq as i64),
             void_index: target.map(|target| target.index as i32),
+            salt: commit.salt(index).to_vec(),
         }
     }
 }

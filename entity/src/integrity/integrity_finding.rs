@@ -25,6 +25,9 @@ pub enum Kind {
     /// belongs to.
     #[sea_orm(string_value = "WRONG_WINDOW")]
     WrongWindow,
+    /// The content is not what the commit's id says.
+    #[sea_orm(string_value = "ALTERED")]
+    Altered,
 }
 
 /// The location of a difference. A newer program may write others.
@@ -49,6 +52,12 @@ pub enum Location {
     /// The list of the periods of a window, in Redis.
     #[sea_orm(string_value = "PERIODS")]
     Periods,
+    /// A commit, in SQL or in a file.
+    #[sea_orm(string_value = "COMMIT")]
+    Commit,
+    /// An event of the history, in SQL or in a file.
+    #[sea_orm(string_value = "EVENT")]
+    Event,
 }
 
 /// A row of `integrity_finding`.

@@ -13,7 +13,7 @@ use self::folding::Folding;
 use self::index::{BaseEntry, Begun, Index, Series, TouchedEntry, rolling};
 use crate::board::Board;
 use crate::board::mark::BoardMark;
-use crate::commit::Commit;
+use crate::commit::content::Random;
 use crate::error::Result;
 use crate::id::BoardNo;
 use crate::rank_key::RankKey;
@@ -130,11 +130,11 @@ impl Batch {
     ///
     /// A submission is rejected if it would leave the range of any standings it touches; the fold
     /// goes on as if it were not there. An event id that the snapshot knows, or one earlier in the
-    /// batch, makes a duplicate. `commit` is the id of the new commit.
+    /// batch, makes a duplicate. `random` is for the new commit alone.
     ///
     /// # Errors
     /// `Corrupt` if the snapshot holds data that this program does not write.
-    pub fn fold(&self, snapshot: &Snapshot, commit: &str) -> Result<FoldOutcome> {
+    pub fn fold(&self, snapshot: &Snapshot, random: Random) -> Result<FoldOutcome> {
         let marks: HashMap<BoardNo, BoardMark> =
             self.wanted.boards.iter().copied().zip(snapshot.boards.iter().copied()).collect();
         let is_there = |board: &Board| {
@@ -186,10 +186,9 @@ impl Batch {
         if !folding.unknown.is_empty() {
             return Ok(self.again(&begun, folding.unknown));
         }
-        let commit = (!events.is_empty()).then(|| Commit {
-            clock_ms: snapshot.clock_ms,
-            ..snapshot.head.next(commit.to_owned(), self.now_ms, events)
-        });
+        let (head, clock_ms) = (&snapshot.head, snapshot.clock_ms);
+        let commit =
+            (!events.is_empty()).then(|| head.next_at(clock_ms, random, self.now_ms, events));
         let rolls = begun.into_iter().filter_map(|(name, begun)| {
             let mark = begun.mark.filter(|_| moved_on.contains(&name))?;
             Some((name.0, name.1, mark))

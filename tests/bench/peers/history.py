@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import struct
 import sys
 import time
 
@@ -17,6 +18,7 @@ import xxhash
 EVENTS_OF_COMMIT = 1000
 ROWS_AT_ONCE = 1_000_000
 NOW_MS = int(time.time() * 1000)
+NO_SALT = bytes(16)
 
 
 def main(database, archive, events, board):
@@ -63,13 +65,15 @@ def put(db, archive, board, partition, shard, events):
     last = after + commits
     # Seqs are dense from 1: another board may have put commits there before.
     parent = db.execute("SELECT commit_id FROM log_cursor WHERE partition = ?", (partition,)).fetchone()[0]
+    leaves = [leaf(board, *event) for event in events.select("member", "score", "at_ms").iter_rows()]
     rows = []
     for seq in range(after + 1, last + 1):
-        commit = hashlib.blake2b(f"{partition} {seq}".encode(), digest_size=16).hexdigest()
-        held = min(EVENTS_OF_COMMIT, count - (seq - after - 1) * EVENTS_OF_COMMIT)
-        rows.append((partition, seq, commit, parent, NOW_MS, NOW_MS, held))
+        first = (seq - after - 1) * EVENTS_OF_COMMIT
+        held = leaves[first : first + EVENTS_OF_COMMIT]
+        commit = commit_id(parent, seq, held)
+        rows.append((partition, seq, commit, parent, NOW_MS, NOW_MS, len(held), 0, 1, NO_SALT, b"".join(held)))
         parent = commit
-    db.executemany('INSERT INTO "commit" VALUES (?, ?, ?, ?, ?, ?, ?)', rows)
+    db.executemany('INSERT INTO "commit" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)', rows)
     db.execute("UPDATE log_cursor SET seq = ?, commit_id = ? WHERE partition = ?", (last, parent, partition))
 
     place = pl.int_range(pl.len(), dtype=pl.Int64)
@@ -92,6 +96,7 @@ def put(db, archive, board, partition, shard, events):
         none(pl.Int64).alias("void_seq"),
         none(pl.Int32).alias("void_index"),
         pl.lit(NOW_MS, dtype=pl.Int64).alias("accepted_at_ms"),
+        pl.lit(NO_SALT.hex()).alias("salt"),
     )
     month = time.strftime("%Y-%m", time.gmtime(NOW_MS / 1000))
     path = f"board-{board['no']}/{partition}-{after + 1}.parquet"
@@ -113,6 +118,19 @@ def put(db, archive, board, partition, shard, events):
         pl.lit(partition, dtype=pl.Int32).alias("partition"),
         pl.lit(last, dtype=pl.Int64).alias("seq"),
     )
+
+
+def leaf(board, member, score, at_ms):
+    """The leaf of a score, as docs/explanation/history.md says."""
+    member = member.encode()
+    head = b"\1E" + NO_SALT + struct.pack(">qII", board["no"], board["generation"], len(member))
+    return hashlib.sha256(head + member + struct.pack(">BqqBBI", 1, score, at_ms, 1, 0, 0)).digest()
+
+
+def commit_id(parent, seq, leaves):
+    """The id of a commit, as docs/explanation/history.md says."""
+    head = b"\1C" + struct.pack(">I", len(parent)) + parent.encode() + NO_SALT
+    return hashlib.sha256(head + struct.pack(">QqqI", seq, NOW_MS, NOW_MS, len(leaves)) + b"".join(leaves)).hexdigest()
 
 
 def add_up(db, board, entries):

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use entity::archive::archive_file;
-use sea_orm::{ConnectionTrait, EntityTrait, Statement};
+use entity::archive::{archive_file, commit_file};
+use entity::history::{commit, log_cursor};
+use ranking::commit::Head;
+use ranking::id::PartitionNo;
+use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel};
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -15,18 +18,44 @@ use crate::jobs::seal::wait_until_dropped;
 use crate::model::history::History;
 
 /// Waits until SQL has everything, then makes all recently accepted events so many days older. It
-/// takes more than a year until an event of a yearly window can be archived.
+/// takes more than a year until an event of a yearly window can be archived. The commits get the
+/// ids that follow, in SQL and in the heads.
 pub async fn age(deployment: &Deployment, days: i64) {
     deployment.settle().await;
     let db = deployment.sql().await;
     let (ms, lately_ms) = (days * DAY_MS, now_ms() - 2 * DAY_MS);
-    let text = format!(
-        "UPDATE \"commit\" SET accepted_at_ms = accepted_at_ms - {ms}, \
-            clock_ms = clock_ms - {ms} \
-            WHERE accepted_at_ms > {lately_ms}"
-    );
-    let older = Statement::from_string(db.get_database_backend(), text);
-    db.execute_raw(older).await.unwrap();
+    let mut redis = deployment.redis().await;
+    for cursor in log_cursor::all(&db).await.unwrap() {
+        let partition = PartitionNo(cursor.partition.try_into().unwrap());
+        let mut last: Option<String> = None;
+        for mut row in commit::page_after(&db, partition, 0, 1_000_000).await.unwrap() {
+            if row.accepted_at_ms > lately_ms {
+                row.accepted_at_ms -= ms;
+                row.clock_ms -= ms;
+            }
+            row.parent = last.unwrap_or(row.parent);
+            row.id = row.computed_id().unwrap();
+            last = Some(row.id.clone());
+            let row = row.into_active_model().reset_all();
+            commit::Entity::update(row).exec_without_returning(&db).await.unwrap();
+        }
+        let Some(last) = last else { continue };
+        let key = format!("laurel:{{{partition}}}:head");
+        let get = redis::cmd("GET").arg(&key).query_async(&mut redis).await;
+        let text: Option<String> = get.unwrap();
+        let head = Head::parse(&text.expect("the partition is level")).unwrap();
+        assert_eq!(head.commit, cursor.commit_id, "a commit came in between");
+        // Its clock stays: the next commit comes so many days later.
+        let head = Head { commit: last.clone(), ..head };
+        let moved = log_cursor::ActiveModel {
+            partition: Set(cursor.partition),
+            commit_id: Set(last),
+            ..Default::default()
+        };
+        log_cursor::Entity::update(moved).exec_without_returning(&db).await.unwrap();
+        let set = redis::cmd("SET").arg(&key).arg(head.to_text()).query_async(&mut redis).await;
+        let () = set.unwrap();
+    }
     db.close().await.unwrap();
 }
 
@@ -67,16 +96,25 @@ pub async fn check_kept(deployment: &Deployment, history: &History) {
 pub async fn check_files(deployment: &Deployment) {
     let db = deployment.sql().await;
     let files = archive_file::Entity::find().all(&db).await.unwrap();
+    let of_commits = commit_file::Entity::find().all(&db).await.unwrap();
     db.close().await.unwrap();
     let mut named: Vec<String> = files.into_iter().map(|file| file.path).collect();
-    let mut there = paths(deployment);
+    named.extend(of_commits.into_iter().map(|file| file.path));
+    let mut there = all_paths(deployment);
     named.sort();
     there.sort();
     assert_eq!(there, named);
 }
 
-/// The paths in the archive's directory, without its lock.
+/// The paths of the archive's files of events.
 pub fn paths(deployment: &Deployment) -> Vec<String> {
+    let mut paths = all_paths(deployment);
+    paths.retain(|path| !path.starts_with("commits/"));
+    paths
+}
+
+/// The paths in the archive's directory, without its lock.
+fn all_paths(deployment: &Deployment) -> Vec<String> {
     let root = deployment.archive_dir();
     let mut paths = vec![];
     let mut left = vec![root.clone()];

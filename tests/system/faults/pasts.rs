@@ -94,7 +94,7 @@ async fn a_commit_that_was_folded_before_a_recovery_is_stale_after_it() {
     let after = head().await;
     assert_eq!((after.seq, &after.commit, &after.run_id), (0, &before.commit, &before.run_id));
     assert!(after.epoch > before.epoch, "{before:?} {after:?}");
-    let commit = before.next("folded-before".to_owned(), 0, vec![]);
+    let commit = before.next([7; 32], 0, vec![]);
     let committed = stores.store.commit_writes(FIRST, &before, &commit, &Writes::default()).await;
     assert_eq!(committed, Ok(Outcome::Stale));
     stores.close().await;

@@ -49,7 +49,7 @@ async fn write_rows(deployment: &Deployment, sql: Sql, young: i64) {
     .await;
     let older = now_ms() - 400 * DAY_MS;
     execute(format!(
-        "INSERT INTO \"commit\" (\"partition\", seq, id, parent, accepted_at_ms, events) VALUES (0, 1, 'x', 'y', {older}, 2)"
+        "INSERT INTO \"commit\" (\"partition\", seq, id, parent, accepted_at_ms, clock_ms, events, gone, version, random, leaves) VALUES (0, 1, 'x', 'y', {older}, {older}, 2, 2, 1, '', '')"
     ))
     .await;
     for (index, at) in [(0, older), (1, old)] {

@@ -84,6 +84,8 @@ fn event(line: &str) -> Result<score_event::Model> {
         void_partition: number(next()?)?,
         void_seq: number(next()?)?,
         void_index: number(next()?)?,
+        // No fold looks at it.
+        salt: vec![],
     };
     Ok(row)
 }

@@ -1,0 +1,166 @@
+//! The chain of commits under the history that the diff compares with.
+//!
+//! A partition whose boards are proven unchanged is checked from the commit on that the last check
+//! ended with; any other one from its beginning.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use engine::checkpoint::Checkpoint;
+use engine::deployment::Deployment;
+use engine::partition::Partition;
+use entity::archive::archive_mark;
+use entity::history::{checkpoint, log_cursor};
+use entity::integrity::integrity_chain;
+use entity::integrity::integrity_finding::Kind;
+use ranking::id::PartitionNo;
+use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
+
+use super::finding::{Finding, What};
+use super::findings::Findings;
+use crate::chain::check::{Fault, Link};
+use crate::chain::commits::Commits;
+use crate::job::Job;
+
+/// Faults of a partition that are kept.
+const FAULTS_MAX: usize = 1000;
+
+/// Attempts to check a partition while a board of it is archived or deleted.
+const ATTEMPTS_MAX: usize = 5;
+
+/// Checks the chains of some partitions: `changed` ones from their beginning.
+pub(crate) async fn check(
+    deployment: &Deployment,
+    partitions: &BTreeSet<PartitionNo>,
+    changed: &BTreeSet<PartitionNo>,
+    findings: &mut Findings,
+    job: &Job,
+) -> Result<()> {
+    for &no in partitions {
+        let partition = deployment.partition(no);
+        let faults = check_one(partition, changed.contains(&no), job).await?;
+        let mut doubted: BTreeMap<i64, BTreeSet<Vec<u8>>> = BTreeMap::new();
+        for fault in faults {
+            if let Some(event) = &fault.event {
+                let members = doubted.entry(event.board_no).or_default();
+                members.insert(event.member.clone().into_bytes());
+            }
+            findings.add(finding(no, fault));
+        }
+        for (board_no, members) in doubted {
+            findings.doubt(board_no, no, &members);
+        }
+    }
+    Ok(())
+}
+
+async fn check_one(partition: Partition<'_>, is_changed: bool, job: &Job) -> Result<Vec<Fault>> {
+    let mut faults = vec![];
+    for _ in 0..ATTEMPTS_MAX {
+        let marks = marks(partition).await?;
+        faults = follow(partition, is_changed, job).await?;
+        // Events that were archived or deleted meanwhile may have been missed in both places.
+        if faults.is_empty() || self::marks(partition).await? == marks {
+            break;
+        }
+    }
+    Ok(faults)
+}
+
+/// How far the boards of a partition are archived.
+async fn marks(partition: Partition<'_>) -> Result<Vec<archive_mark::Model>> {
+    let of_partition = archive_mark::Entity::find()
+        .filter(archive_mark::Column::Partition.eq(i32::from(partition.no)))
+        .order_by_asc(archive_mark::Column::BoardNo);
+    Ok(of_partition.all(&partition.db).await?)
+}
+
+/// Follows a chain to SQL's cursor, and remembers how far it is sound.
+async fn follow(partition: Partition<'_>, is_changed: bool, job: &Job) -> Result<Vec<Fault>> {
+    let (db, no) = (&partition.db, i32::from(partition.no));
+    let cursor = log_cursor::Entity::find_by_id(no).one(db).await?;
+    let Some(cursor) = cursor else { return Ok(vec![]) };
+    let known = integrity_chain::Entity::find_by_id(no).one(db).await?;
+    let known = known.filter(|known| !is_changed && known.seq <= cursor.seq);
+    let mut link =
+        known.map_or_else(Link::root, |known| Link { seq: known.seq, id: known.commit_id });
+    let mut faults = vec![];
+    let mut checkpoints = checkpoints(partition, link.seq, &mut faults).await?;
+    job.stage("checking commits", (cursor.seq - link.seq).unsigned_abs() as usize);
+    let mut commits = Commits::new(partition.deployment, partition.no, (link.seq, cursor.seq));
+    while let Some(page) = commits.next().await? {
+        let is_whole = page.unread.is_empty();
+        if page.commits.is_empty() {
+            let (seq, note) = (link.seq + 1, page.unread.join("; "));
+            faults.push(Fault { kind: Kind::Missing, seq, event: None, note });
+            return Ok(faults);
+        }
+        for commit in &page.commits {
+            link.follow(commit, is_whole, &mut faults);
+            while let Some(checkpoint) = checkpoints.first_entry()
+                && *checkpoint.key() <= link.seq
+            {
+                link.check(&checkpoint.remove(), &mut faults);
+            }
+        }
+        job.advance(page.commits.len());
+        if faults.len() > FAULTS_MAX {
+            faults.truncate(FAULTS_MAX);
+            return Ok(faults);
+        }
+    }
+    link.end(&Link { seq: cursor.seq, id: cursor.commit_id }, &mut faults);
+    if !faults.is_empty() {
+        integrity_chain::Entity::delete_by_id(no).exec(db).await?;
+        return Ok(faults);
+    }
+    let sound = integrity_chain::Model {
+        partition: no,
+        seq: link.seq,
+        commit_id: link.id,
+        checked_at_ms: partition.clock.now_ms(),
+    };
+    integrity_chain::Entity::insert(sound.into_active_model())
+        .on_conflict(integrity_chain::replace())
+        .exec_without_returning(db)
+        .await?;
+    Ok(faults)
+}
+
+/// The checkpoints of a partition after a seq, by seq.
+async fn checkpoints(
+    partition: Partition<'_>,
+    seq: i64,
+    faults: &mut Vec<Fault>,
+) -> Result<BTreeMap<i64, Checkpoint>> {
+    let mut checkpoints = BTreeMap::new();
+    for row in checkpoint::after(&partition.db, partition.no, seq).await? {
+        match Checkpoint::parse(&row.statement) {
+            Ok(checkpoint) => {
+                checkpoints.insert(row.seq, checkpoint);
+            }
+            Err(error) => faults.push(Fault {
+                kind: Kind::Altered,
+                seq: row.seq,
+                event: None,
+                note: error.to_string(),
+            }),
+        }
+    }
+    Ok(checkpoints)
+}
+
+/// The finding about a fault.
+fn finding(partition: PartitionNo, fault: Fault) -> Finding {
+    let seq = fault.seq.unsigned_abs();
+    let (board_no, member, what) = match fault.event {
+        None => (0, "*".to_owned(), What::Commit(seq)),
+        Some(event) => {
+            let index = event.index.unsigned_abs();
+            let member = if event.member.is_empty() { "*".to_owned() } else { event.member };
+            (event.board_no, member, What::Event(seq, index))
+        }
+    };
+    let finding = Finding::of_no_member(fault.kind, board_no, partition, what).noted(fault.note);
+    Finding { member, ..finding }
+}

@@ -1,0 +1,29 @@
+//! A checkpoint of each partition a day.
+
+use std::time::Duration;
+
+use engine::checkpoint;
+use engine::deployment::Deployment;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// The interval at which a process looks whether a checkpoint is due.
+const LOOK_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Signs checkpoints that are due until `stop` is set.
+pub(crate) async fn work(deployment: &Deployment, mut stop: watch::Receiver<bool>) {
+    while !*stop.borrow() {
+        tokio::select! {
+            () = sleep(LOOK_INTERVAL) => {}
+            _ = stop.changed() => return,
+        }
+        tokio::select! {
+            made = checkpoint::make(deployment, false) => {
+                if let Err(error) = made {
+                    tracing::warn!(%error, "no checkpoint was made; it is tried again");
+                }
+            }
+            _ = stop.changed() => return,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The form of commits and events in the log.
+
+use serde::{Deserialize, Serialize};
+
+use super::content::{from_hex, to_hex};
+use super::{Commit, Event, EventKind, EventPlace};
+use crate::error::{Error, Result};
+use crate::id::{BoardNo, EventId, MemberId, PartitionNo};
+
+/// The wire form of a commit: one JSON text in the field `c` of a stream entry. Names are short, as
+/// a log has many.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CommitWire {
+    v: u8,
+    id: String,
+    parent: String,
+    at: i64,
+    clock: i64,
+    /// The random bytes.
+    r: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ev: Vec<EventWire>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventWire {
+    b: i64,
+    g: u32,
+    m: String,
+    /// Absent for a removal and a void.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    s: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    t: Option<i64>,
+    /// A void's target: partition, seq, index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    x: Option<(u16, u64, u32)>,
+    /// The client sent the time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    sent: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    seg: Vec<String>,
+}
+
+const WIRE_VERSION: u8 = 2;
+
+impl Commit {
+    /// Its text in the log.
+    pub fn to_log(&self) -> String {
+        let ev = self.events.iter().map(EventWire::from).collect();
+        let wire = CommitWire {
+            v: WIRE_VERSION,
+            id: self.id.clone(),
+            parent: self.parent.clone(),
+            at: self.accepted_at_ms,
+            clock: self.clock_ms,
+            r: to_hex(&self.random),
+            ev,
+        };
+        serde_json::to_string(&wire).expect("strings and numbers have a JSON form")
+    }
+
+    /// Reads its text in the log, and checks that its id follows from its content.
+    ///
+    /// # Errors
+    /// `Corrupt` if the text is damaged or altered, or of another version.
+    pub fn from_log(seq: u64, text: &str) -> Result<Self> {
+        let wire: CommitWire = serde_json::from_str(text)
+            .map_err(|error| Error::corrupt(format!("log entry {seq}: {error}")))?;
+        if wire.v != WIRE_VERSION {
+            return Err(Error::corrupt(format!(
+                "log entry {seq} has version {}; this program reads {WIRE_VERSION}",
+                wire.v
+            )));
+        }
+        let events = wire.ev.into_iter().map(EventWire::into_event).collect::<Result<_>>()?;
+        let altered = || {
+            Error::corrupt(format!(
+                "log entry {seq} was altered: its content gives another commit id"
+            ))
+        };
+        let random = from_hex(&wire.r).and_then(|random| random.try_into().ok());
+        let random = random.ok_or_else(altered)?;
+        let commit = Self::new(seq, wire.parent, random, wire.at, wire.clock, events);
+        if commit.id == wire.id { Ok(commit) } else { Err(altered()) }
+    }
+}
+
+impl Event {
+    /// Its text, as a commit in the log has it.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(&EventWire::from(self)).expect("strings and numbers have a JSON form")
+    }
+
+    /// Reads the text of [`Self::to_text`].
+    ///
+    /// # Errors
+    /// `Corrupt` if the text is damaged.
+    pub fn from_text(text: &str) -> Result<Self> {
+        let wire: EventWire = serde_json::from_str(text)
+            .map_err(|error| Error::corrupt(format!("the text of an event: {error}")))?;
+        wire.into_event()
+    }
+}
+
+impl From<&Event> for EventWire {
+    fn from(event: &Event) -> Self {
+        let (s, t, sent, x) = match event.kind {
+            EventKind::Score { score, at_ms, at_sent } => (Some(score), Some(at_ms), at_sent, None),
+            EventKind::Removal => (None, None, false, None),
+            EventKind::Void { target } => {
+                let EventPlace { partition, seq, index } = target;
+                (None, None, false, Some((partition.0, seq, index)))
+            }
+        };
+        let id = event.event_id.as_ref().map(ToString::to_string);
+        Self {
+            b: event.board.0,
+            g: event.generation,
+            m: event.member.to_string(),
+            s,
+            t,
+            x,
+            sent,
+            id,
+            seg: event.segments.clone(),
+        }
+    }
+}
+
+impl EventWire {
+    fn into_event(self) -> Result<Event> {
+        let kind = match (self.s, self.t, self.x) {
+            (Some(score), Some(at_ms), None) => {
+                EventKind::Score { score, at_ms, at_sent: self.sent }
+            }
+            (None, None, None) => EventKind::Removal,
+            (None, None, Some((partition, seq, index))) => EventKind::Void {
+                target: EventPlace { partition: PartitionNo(partition), seq, index },
+            },
+            _ => {
+                return Err(Error::corrupt(
+                    "an event in the log is neither a score with its time, nor a removal, nor a void",
+                ));
+            }
+        };
+        Ok(Event {
+            board: BoardNo(self.b),
+            generation: self.g,
+            member: MemberId::new(&self.m)?,
+            kind,
+            event_id: self.id.as_deref().map(EventId::new).transpose()?,
+            segments: self.seg,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commit::Head;
+    use crate::commit::tests::{event, root};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_log_gives_back_what_was_written(events in proptest::collection::vec(event(), 0..5), seq in 0..u64::MAX, accepted_at_ms: i64, clock_ms: i64, random: [u8; 32]) {
+            let commit = Head { seq, ..root() }.next_at(clock_ms, random, accepted_at_ms, events);
+            prop_assert_eq!(Commit::from_log(commit.seq, &commit.to_log()), Ok(commit.clone()));
+            for event in commit.events {
+                prop_assert_eq!(Event::from_text(&event.to_text()), Ok(event));
+            }
+        }
+    }
+
+    #[test]
+    fn an_altered_log_entry_is_corrupt() {
+        let removal = Event::from_text(r#"{"b":1,"g":1,"m":"ann"}"#).unwrap();
+        let text = root().next([7; 32], 5, vec![removal]).to_log();
+        assert!(Commit::from_log(1, &text).is_ok());
+        assert!(matches!(Commit::from_log(2, &text), Err(Error::Corrupt(_))));
+        for (part, other) in [
+            (r#""at":5"#, r#""at":6"#),
+            (r#""clock":3"#, r#""clock":4"#),
+            ("ann", "eve"),
+            ("0707", "0708"),
+            (r#""b":1"#, r#""b":2"#),
+        ] {
+            let altered = text.replacen(part, other, 1);
+            assert_ne!(altered, text);
+            assert!(matches!(Commit::from_log(1, &altered), Err(Error::Corrupt(_))), "{altered}");
+        }
+    }
+
+    #[test]
+    fn a_foreign_log_entry_is_corrupt_and_no_panic() {
+        for text in [
+            "",
+            "{}",
+            "null",
+            r#"{"v":1,"id":"","parent":"","at":0,"clock":0,"r":""}"#,
+            r#"{"v":2,"id":"","parent":"","at":0,"clock":0,"r":""}"#,
+            r#"{"v":2,"id":"","parent":"","at":0,"clock":0,"r":"","ev":[{"b":1,"g":1,"m":"a","s":1}]}"#,
+            r#"{"v":2,"id":"","parent":"","at":0,"clock":0,"r":"","ev":[{"b":1,"g":1,"m":"a","s":1,"t":1,"x":[0,1,0]}]}"#,
+        ] {
+            assert!(matches!(Commit::from_log(1, text), Err(Error::Corrupt(_))), "{text}");
+        }
+    }
+}
