@@ -68,8 +68,8 @@ struct Scripts {
     page: Script,
     around: Script,
     rank: Script,
-    log: Script,
     renew: Script,
+    log: Script,
 }
 
 impl Scripts {
@@ -104,6 +104,7 @@ impl Scripts {
             &self.around,
             &self.rank,
             &self.renew,
+            &self.log,
         ] {
             pipe.load_script(script).ignore();
         }

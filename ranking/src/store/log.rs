@@ -52,10 +52,10 @@ pub(crate) fn first_after(seq: u64) -> String {
     format!("{}-0", seq + 1)
 }
 
-/// Asks for at most `count` entries of a log from an id on: `XRANGE`.
 /// A head and a part of a log.
 type LogRange = (Option<String>, LogEntries);
 
+/// Asks for at most `count` entries of a log from an id on: `XRANGE`.
 fn ask_log(pipe: &mut Pipeline, log: &str, from: &str, count: usize) {
     pipe.cmd("XRANGE").arg(log).arg(from).arg("+").arg("COUNT").arg(count);
 }
@@ -86,7 +86,7 @@ pub(super) fn by_partition<P: Ord + Copy, T>(
 
 impl Store {
     /// The commits after `seq`, at most `count`, and the head at that moment. One round trip:
-    /// `GET`, `XRANGE` in a transaction.
+    /// `GET`, `XRANGE` in a script.
     ///
     /// # Errors
     /// `NotLevel`, also if another program wrote an entry; `Unavailable`; `Corrupt` if an entry is

@@ -17,7 +17,7 @@ const AHEAD_MS: i64 = 3_600_000;
 async fn a_process_whose_clock_is_ahead_takes_no_lease_of_another_one() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
         let deployment = Deployment::new(sql, Redis::Own).await;
-        let api = Api::start_with(&deployment, &["--no-workers"]).await;
+        let api = Api::start(&deployment).await;
         api.create_board(json!({ "slug": "b" })).await;
         let stores = deployment.open_stores().await;
         let db = &stores.db;
