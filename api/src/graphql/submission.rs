@@ -317,7 +317,7 @@ async fn submit_by_partition(
     }
     let ack = input.ack.unwrap_or(Ack::Applied);
     let placed = by_partition.into_iter().map(|(partition, (indices, submissions))| async move {
-        let answers = submit_to(app, partition, submissions, ack).await;
+        let answers = submit_to(app, state, partition, submissions, ack).await;
         indices.into_iter().zip(answers)
     });
     outcomes.extend(futures::future::join_all(placed).await.into_iter().flatten());
@@ -351,6 +351,7 @@ fn read(
 /// Submits to one partition. Returns the outcomes in the order of the submissions.
 async fn submit_to(
     app: &App,
+    state: &RequestState,
     partition: PartitionNo,
     submissions: Vec<Submission>,
     ack: Ack,
@@ -361,7 +362,7 @@ async fn submit_to(
         Ack::Applied => vec![],
         Ack::Durable => submissions.clone(),
     };
-    let placed = match app.committers.submit(partition, submissions).await {
+    let placed = match app.committers.submit(&state.client(), partition, submissions).await {
         Ok(placed) => placed,
         Err(error) => return members.iter().map(|_| Err(error.clone())).collect(),
     };
