@@ -323,7 +323,7 @@ impl Asked {
             let budget = match checked.kind {
                 // Reads must not slow writes, of which each client has its own rate.
                 OperationType::Mutation => service.admission.enter_at_once(points),
-                _ => match service.admission.enter(points).await {
+                _ => match service.admission.enter(points, checked.bytes).await {
                     Ok(budget) => budget,
                     Err(error) => return Answer::busy(&error),
                 },
