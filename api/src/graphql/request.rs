@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::Context;
 
+use super::change::Changes;
 use crate::access::{Principal, Scope};
 use crate::app::{App, SharedApp};
 use crate::cache::shared::GoodUntil;
@@ -23,6 +24,8 @@ pub struct RequestState {
     pub loaders: Loaders,
     /// The points that the request may still spend.
     pub budget: Arc<Budget>,
+    /// The changes that the request makes.
+    pub changes: Arc<Changes>,
 }
 
 impl RequestState {
