@@ -39,6 +39,35 @@ async fn a_redis_in_a_directory_that_others_can_open_is_not_adopted() {
 }
 
 #[tokio::test]
+async fn a_private_redis_cannot_be_changed_by_its_clients() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = PrivateRedis::start(dir.path()).await.unwrap();
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let mut ask = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        redis::cmd(words[0]).arg(&words[1..]).query::<redis::Value>(&mut connection)
+    };
+    for refused in [
+        "CONFIG SET appendonly no",
+        "CONFIG REWRITE",
+        "REPLICAOF 127.0.0.1 1",
+        "MIGRATE 127.0.0.1 1 a 0 1",
+        "ACL SETUSER default +@all",
+    ] {
+        let error = ask(refused).unwrap_err();
+        assert_eq!(error.code(), Some("NOPERM"), "{refused}: {error}");
+    }
+    // Redis 7 refuses these by itself.
+    for refused in ["MODULE LOAD /tmp/x.so", "DEBUG SLEEP 0"] {
+        assert!(ask(refused).is_err(), "{refused}");
+    }
+    for allowed in ["CONFIG GET appendfsync", "SET a b", "INFO", "DUMP a"] {
+        assert!(ask(allowed).is_ok(), "{allowed}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_private_redis_asks_for_its_password() {
     let dir = tempfile::tempdir().unwrap();
     let server = PrivateRedis::start(dir.path()).await.unwrap();
