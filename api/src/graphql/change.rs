@@ -1,7 +1,7 @@
 //! The changes that a mutation makes, as opposed to what it reads after them.
 //!
-//! A change goes on when its client leaves: what it commits counts. What is read after it is for
-//! nobody then.
+//! A change goes on when its client leaves, as its commit counts. Its answer has no reader then, so
+//! that reads after the change end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
