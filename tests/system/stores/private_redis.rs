@@ -2,11 +2,14 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use engine::deployment::private_redis::PrivateRedis;
 
 use tests::servers::redis_server::RedisServer;
+use tests::wait::until;
 
 /// The id of another user.
 const OTHER_USER: u32 = 65_534;
@@ -36,6 +39,40 @@ async fn a_redis_in_a_directory_that_others_can_open_is_not_adopted() {
     again.stop().await;
     let place = fs::read_to_string(data.join("socket-dir")).unwrap();
     fs::remove_dir_all(place.trim_end()).unwrap();
+}
+
+#[tokio::test]
+async fn a_redis_of_another_user_is_refused_even_in_a_directory_of_ones_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    fs::create_dir(&data).unwrap();
+    fs::set_permissions(&data, Permissions::from_mode(0o700)).unwrap();
+    // Only root can start a process of another user.
+    if chown(&data, Some(OTHER_USER), None).is_err() {
+        return;
+    }
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o711)).unwrap();
+    let socket = data.join("redis.sock");
+    let mut command = Command::new("redis-server");
+    command.args(["--port", "0", "--save", "", "--unixsocketperm", "777", "--unixsocket"]);
+    command.arg(&socket).arg("--dir").arg(&data).current_dir(&data).uid(OTHER_USER);
+    let mut other = command.stdout(Stdio::null()).spawn().unwrap();
+    until("the other server listens", async || {
+        redis::Client::open(format!("redis+unix://{}", socket.display()))
+            .unwrap()
+            .get_connection()
+            .ok()
+            .map(|_| ())
+    })
+    .await;
+    for path in [&data, &socket] {
+        chown(path, Some(0), None).unwrap();
+    }
+    let refused = PrivateRedis::start(&data).await.map(|_| ());
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("runs as user 65534"), "{refused}");
 }
 
 #[tokio::test]
