@@ -3,7 +3,7 @@
 pub mod adoption;
 pub mod files;
 pub mod health;
-mod identity;
+pub(crate) mod identity;
 pub mod presence;
 pub mod private_redis;
 
@@ -18,7 +18,7 @@ use ranking::store::write::Dedup;
 use sea_orm::{AccessMode, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel};
 
 use self::health::Health;
-use self::identity::InSight;
+use self::identity::{InSight, Reached};
 use self::presence::Presence;
 use self::private_redis::PrivateRedis;
 
@@ -56,6 +56,7 @@ pub struct Deployment {
     pub(crate) presence: Arc<Presence>,
     pub(crate) private_redis: Option<Arc<PrivateRedis>>,
     pub(crate) in_sight: Option<Arc<InSight>>,
+    pub(crate) reached: Arc<Reached>,
 }
 
 impl Deployment {

@@ -3,8 +3,10 @@
 //!
 //! A Redis of another deployment is refused. One without ids, or with those of an earlier Redis of
 //! this deployment, is taken only once no process reaches the Redis that SQL names: all processes
-//! that reach it write so into SQL every few seconds.
+//! that reach it write so into SQL every few seconds. Only a process that has reached that Redis
+//! takes it back at once after it was emptied.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use entity::deployment as row;
@@ -54,6 +56,7 @@ impl Deployment {
             if let Some(known) = &known
                 && owners.iter().any(|owner| owner.redis == *known)
             {
+                self.reached.note(known);
                 return Ok(known.clone());
             }
             let here = owners.first().map(|owner| owner.redis.clone());
@@ -61,7 +64,8 @@ impl Deployment {
             if let Some(Err(error)) = asked.into_iter().find(std::result::Result::is_err) {
                 return Err(error.into());
             }
-            let is_emptied = here.is_none() && self.is_emptied().await?;
+            let has_reached = known.as_deref().is_some_and(|known| self.reached.is(known));
+            let is_emptied = here.is_none() && has_reached && self.is_emptied().await?;
             if let Some(known) = &known
                 && !is_emptied
             {
@@ -109,8 +113,9 @@ impl Deployment {
         Ok(())
     }
 
-    /// True if a server is still in the run whose commits SQL accepts: it was emptied, and not
-    /// replaced.
+    /// True if a server is still in the run whose commits SQL accepts. Where this process has found
+    /// the Redis that SQL names, it was emptied, and not replaced; elsewhere it may be the same
+    /// server with another prefix or another database number.
     async fn is_emptied(&self) -> Result<bool> {
         for cursor in log_cursor::all(&self.db).await? {
             let Ok(no) = u16::try_from(cursor.partition) else { continue };
@@ -122,23 +127,26 @@ impl Deployment {
     }
 
     /// Waits until it is certain that no process reaches the Redis that SQL names, or until SQL
-    /// names another one.
+    /// names another one. It looks for [`GONE_AFTER_MS`], as the others may have been without SQL
+    /// until now.
     ///
     /// # Errors
     /// `Unavailable` if a process reaches it.
     pub(super) async fn wait_until_gone(&self, redis: &str) -> Result<()> {
-        let mut first = None;
+        let (mut first, began_ms) = (None, sql_now_ms(&self.db).await?);
         loop {
             let row = self.row().await?;
             let Some(seen_ms) = row.redis_seen_at_ms else {
                 return Ok(());
             };
-            if row.redis.as_deref() != Some(redis)
-                || sql_now_ms(&self.db).await? - seen_ms > GONE_AFTER_MS
-            {
+            if row.redis.as_deref() != Some(redis) {
                 return Ok(());
             }
-            if *first.get_or_insert(seen_ms) != seen_ms {
+            let is_first = *first.get_or_insert(seen_ms) == seen_ms;
+            if is_first && sql_now_ms(&self.db).await? - began_ms.max(seen_ms) > GONE_AFTER_MS {
+                return Ok(());
+            }
+            if !is_first {
                 return Err(ranking::Error::Unavailable(format!(
                     "this is not the Redis of deployment {}: another process uses the one that the database names, {redis}; give this process the same LAUREL_REDIS_URL and LAUREL_REDIS_PREFIX, or stop the other processes to let the deployment move to this Redis",
                     self.identity
@@ -166,6 +174,23 @@ impl Deployment {
             }
         });
         InSight(task.abort_handle())
+    }
+}
+
+/// The Redis that this process has found to be the one that SQL names.
+#[derive(Debug, Default)]
+pub(crate) struct Reached(Mutex<Option<String>>);
+
+impl Reached {
+    fn note(&self, redis: &str) {
+        let mut reached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if reached.as_deref() != Some(redis) {
+            *reached = Some(redis.to_owned());
+        }
+    }
+
+    fn is(&self, redis: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_deref() == Some(redis)
     }
 }
 

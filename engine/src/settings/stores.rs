@@ -17,6 +17,7 @@ use sea_orm::{ActiveValue::Set, DatabaseConnection, EntityTrait, TryInsertResult
 use super::sql::{PoolSettings, SqlSettings};
 use crate::deployment::Deployment;
 use crate::deployment::health::{self, Health};
+use crate::deployment::identity::Reached;
 use crate::deployment::presence::{self, Presence, refuse_strangers};
 use crate::deployment::private_redis::{self, PrivateRedis};
 use entity::deployment::clock::Clock;
@@ -190,6 +191,7 @@ impl Settings {
             presence,
             private_redis,
             in_sight: None,
+            reached: Arc::new(Reached::default()),
         })
     }
 

@@ -119,6 +119,28 @@ async fn a_running_process_refuses_a_redis_that_became_another_deployments() {
 }
 
 #[tokio::test]
+async fn another_prefix_of_the_same_server_is_refused_while_a_process_uses_the_first_one() {
+    let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
+    let before = contents(&deployment).await;
+    let other_prefix = || {
+        let mut serve = deployment.api(&["serve"]);
+        serve.env("LAUREL_LISTEN", "127.0.0.1:0").env("LAUREL_REDIS_PREFIX", "other");
+        serve
+    };
+    let error = refused(other_prefix());
+    assert!(error.contains("another process uses the one that the database names"), "{error}");
+    // As if that process had been without SQL for long, and had not written there again yet.
+    let db = deployment.sql().await;
+    let unseen = "UPDATE deployment SET redis_seen_at_ms = 1";
+    db.execute_raw(Statement::from_string(db.get_database_backend(), unseen)).await.unwrap();
+    let error = refused(other_prefix());
+    assert!(error.contains("another process uses the one that the database names"), "{error}");
+    assert_eq!(contents(&deployment).await, before);
+    check_size(&api).await;
+    check_diff(&deployment);
+}
+
+#[tokio::test]
 async fn a_redis_with_keys_of_no_deployment_is_left_as_it_is() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let mut redis = deployment.redis().await;
