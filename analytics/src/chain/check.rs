@@ -149,8 +149,9 @@ mod tests {
 
     /// Three commits, the second without events.
     fn chain() -> Vec<Recorded> {
-        let (commit, run_id) = (ROOT_COMMIT.to_owned(), "r".to_owned());
-        let mut head = Head { seq: 0, commit, clock_ms: 1_700_000_000_000, epoch: 1, run_id };
+        let (commit, deployment) = (ROOT_COMMIT.to_owned(), "d".to_owned());
+        let (clock_ms, run_id) = (1_700_000_000_000, "r".to_owned());
+        let mut head = Head { seq: 0, commit, clock_ms, epoch: 1, deployment, run_id };
         let events = [vec![removal("ann"), removal("bob")], vec![], vec![removal("cid")]];
         let commits = (1..).zip(events).map(|(random, events)| {
             let commit = head.next([random; 32], 1_700_000_000_000, events);

@@ -101,7 +101,8 @@ impl Partition<'_> {
         let seq = cursor.seq as u64;
         let found = self.store.find_log(self.no, seq, &cursor.commit_id).await?;
         let is_whole = found.leads_on(seq, &cursor.commit_id) && !found.has_others;
-        Ok(found.head.filter(|head| is_whole && head.run_id != NO_RUN))
+        let is_own = |head: &Head| head.deployment == *self.identity;
+        Ok(found.head.filter(|head| is_whole && is_own(head) && head.run_id != NO_RUN))
     }
 
     async fn make_level(self, recovery: &Recovery) -> Result<()> {
@@ -152,7 +153,8 @@ impl Partition<'_> {
             let cursor = self.accept_run(recovery.run_id(), epoch).await?;
             let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
             let leads_on = found.leads_on(cursor.seq as u64, &cursor.commit_id);
-            let at_tip = found.head.filter(|_| leads_on);
+            let is_own = |head: &Head| head.deployment == *self.identity;
+            let at_tip = found.head.filter(|head| leads_on && is_own(head));
             match at_tip {
                 Some(head) if !found.has_others && cursor.accepts(&head) => {
                     return Ok(recovery.abandon().await?);

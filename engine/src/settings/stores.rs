@@ -159,6 +159,7 @@ impl Settings {
         let allows_cleartext = self.sql.allow_cleartext;
         let address = Address { url, authorities, allows_cleartext };
         let store = Store::new(&address, keys, partitions, timeout)?;
+        store.belong_to(&row.identity);
         let begun = match health::check(&store, self.redis_allow_volatile).await {
             Ok(()) => Presence::begin(&db, self.own_process(Some(&store))).await,
             Err(refused) => Err(refused),

@@ -83,7 +83,7 @@ impl Store {
         let mut answer = answer.into_iter();
         let run_id: String = next(&mut answer)?;
         let head: Option<String> = next(&mut answer)?;
-        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
+        let head = self.check_level(partition, head.as_deref(), &run_id)?;
         let log_len = next(&mut answer)?;
         let clock_ms = head.clock_ms.max(next(&mut answer)?);
         let log_bytes = next(&mut answer)?;

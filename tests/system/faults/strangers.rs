@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::documents::SUBMIT_SCORES;
 use tests::jobs::diff::check_diff;
 use tests::servers::program::signal;
 use tests::wait::until;
@@ -179,6 +180,31 @@ async fn adoption_shows_what_would_be_lost_before_it_joins_a_redis_and_a_databas
     // What belongs together loses nothing.
     let shown = done(deployment.api(&["adopt"]));
     assert!(shown.contains("0 of 16 partitions would lose something"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_process_that_runs_on_commits_nothing_to_a_redis_that_another_deployment_adopted() {
+    let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
+    refused(elsewhere(&deployment, deployment.api(&["serve"])));
+    done(elsewhere(&deployment, deployment.api(&["adopt", "--yes"])));
+    let scores = json!([{ "member": "late", "score": 1 }]);
+    let variables = json!({ "board": "b", "scores": scores, "ack": "APPLIED" });
+    if let Ok(answer) = api.try_ask(Some(api.token()), SUBMIT_SCORES, variables).await {
+        let accepted = &answer.body["data"]["submitScores"]["accepted"];
+        assert_ne!(*accepted, json!(1), "{:?}", answer.body);
+    }
+    let mut redis = deployment.redis().await;
+    let heads: Vec<String> = redis.keys("laurel:*:head").await.unwrap();
+    assert_eq!(heads.len(), 16);
+    for head in heads {
+        let text: String = redis.get(&head).await.unwrap();
+        assert!(text.starts_with("0 "), "{head} is {text}");
+    }
+    let standings: Vec<String> = redis.keys("laurel:*:z:*").await.unwrap();
+    assert_eq!(standings, [""; 0]);
+    let own: Vec<String> = deployment.column("SELECT identity FROM deployment").await;
+    let refusal = format!("the database is deployment {}", own[0]);
+    until("the process says so", async || api.log().contains(&refusal).then_some(())).await;
 }
 
 #[tokio::test]
