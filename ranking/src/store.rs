@@ -243,6 +243,15 @@ fn has_code(error: &RedisError, codes: &[&str]) -> bool {
     errors.is_some_and(|errors| errors.iter().any(|(_, error)| codes.contains(&error.code())))
 }
 
+/// The message of a Redis that is out of memory.
+const OUT_OF_MEMORY: &str = "Redis is out of memory (OOM): expected more maxmemory, or fewer entries; until then it takes no writes";
+
+/// True if Redis refused a write as it is out of memory; a replica, for one, refuses it for another
+/// reason.
+pub fn is_out_of_memory(error: &Error) -> bool {
+    matches!(error, Error::Unavailable(text) if text == OUT_OF_MEMORY)
+}
+
 /// Classifies a Redis error for the caller: Redis is away or full for now, or its data is foreign.
 fn classify(error: &RedisError) -> Error {
     let away = error.is_io_error() || error.is_cluster_error() || error.is_unrecoverable_error();
@@ -258,9 +267,7 @@ fn classify(error: &RedisError) -> Error {
         "TRYAGAIN",
     ];
     if has_code(error, &["OOM"]) {
-        return Error::Unavailable(
-            "Redis is out of memory (OOM): expected more maxmemory, or fewer entries; until then it takes no writes".into(),
-        );
+        return Error::Unavailable(OUT_OF_MEMORY.into());
     }
     if away || has_code(error, &for_now) {
         return Error::Unavailable(format!("Redis is unavailable for now: {error}"));

@@ -14,6 +14,7 @@
 use std::time::Duration;
 
 use ranking::commit::Head;
+use ranking::store::is_out_of_memory;
 use ranking::store::owner::Owner;
 use ranking::store::recovery::{Found, Recovery};
 use tokio::time::{Instant, sleep};
@@ -54,8 +55,10 @@ impl Partition<'_> {
                 sleep(Duration::from_millis(20)).await;
                 return Ok(());
             }
-            // Out of memory, Redis takes no token; a partition that has all it had needs none.
-            Err(error @ ranking::Error::Unavailable(_)) => {
+            // Out of memory, Redis takes no token; a partition that has all it had needs none. A
+            // Redis that refuses for another reason, as a replica does, must not become the one
+            // that SQL accepts.
+            Err(error) if is_out_of_memory(&error) => {
                 return if self.renew_head().await? { Ok(()) } else { Err(error.into()) };
             }
             Err(error) => return Err(error.into()),
