@@ -47,7 +47,13 @@ impl<T> Proposal<T> {
 
     /// The proposal with a commit of these writes and no events.
     pub(crate) fn writing(self, writes: Writes, now_ms: i64) -> Self {
-        let commit = self.head.next(rand::random(), now_ms, vec![]);
+        self.writing_from(i64::MIN, writes, now_ms)
+    }
+
+    /// As [`Self::writing`], and moves the deployment's clock on to `clock_ms` unless it is later.
+    pub(crate) fn writing_from(self, clock_ms: i64, writes: Writes, now_ms: i64) -> Self {
+        let clock_ms = self.head.clock_ms.max(clock_ms);
+        let commit = self.head.next_at(clock_ms, rand::random(), now_ms, vec![]);
         Self { commit: Some((commit, writes)), ..self }
     }
 }
