@@ -182,7 +182,7 @@ impl Partition<'_> {
         let Some((commit, writes)) = commit else {
             return Ok(Tried::Done(Done { outcome, commit: None }));
         };
-        if log_len >= self.log_commits_max || log_bytes >= self.log_bytes_max {
+        if self.is_full(log_len, log_bytes) {
             return Ok(Tried::Refused(RankingError::Unavailable(format!(
             "the log of partition {self} is full: {log_len} commits of {log_bytes} bytes wait for the database; try again later"
         ))
@@ -207,6 +207,11 @@ impl Partition<'_> {
                 Err(error.into())
             }
         }
+    }
+
+    /// True if a log of so many commits and bytes takes no submission.
+    pub(crate) fn is_full(self, commits: u64, bytes: u64) -> bool {
+        commits >= self.log_commits_max || bytes >= self.log_bytes_max
     }
 
     /// True if a commit is in the partition's history: in the log, or in SQL if the log no longer
