@@ -106,7 +106,11 @@ impl Deployment {
     /// Gives Redis an id, unless another process is first.
     async fn name_redis(&self, redis: String) -> Result<()> {
         if let Some(key) = self.store.key_with_data(FIRST).await? {
-            return Err(self.unaccepted(&key).into());
+            // Another process may have named it since, and fill the partition.
+            return match self.store.owners().await?.iter().flatten().flatten().next() {
+                Some(_) => Ok(()),
+                None => Err(self.unaccepted(&key).into()),
+            };
         }
         let owner = Owner { deployment: self.identity.to_string(), redis };
         self.store.claim(FIRST, &owner).await?;
