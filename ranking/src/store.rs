@@ -7,8 +7,10 @@
 //!
 //! A partition is *level* while its head carries the run id of the server that answers, and the id
 //! of the deployment that asks: once another one has adopted a Redis, no process of the former one
-//! reads from it or commits to it. Every connection belongs to one run of a server and asks for the run id once, when it is made. Each
-//! read also reads the head, so the first read after a restart, a failover, a move to another
+//! reads from it or commits to it.
+//!
+//! Every connection belongs to one run of a server and asks for the run id once, when it is made.
+//! Each read also reads the head, so the first read after a restart, a failover, a move to another
 //! server or a flush notices it.
 
 pub mod key;

@@ -16,7 +16,7 @@ use entity::history::log_cursor;
 use ranking::id::PartitionNo;
 use ranking::store::owner::Owner;
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::Deployment;
 
@@ -26,8 +26,8 @@ const FIRST: PartitionNo = PartitionNo(0);
 /// The interval at which SQL learns that the Redis is reached.
 const SEEN_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The time after which a Redis that no process reaches counts as gone, in milliseconds.
-const GONE_AFTER_MS: i64 = 5000;
+/// The time after which a Redis that no process reaches counts as gone.
+const GONE_AFTER: Duration = Duration::from_secs(5);
 
 /// The pause between two looks whether a process reaches the Redis.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -131,13 +131,12 @@ impl Deployment {
     }
 
     /// Waits until it is certain that no process reaches the Redis that SQL names, or until SQL
-    /// names another one. It looks for [`GONE_AFTER_MS`], as the others may have been without SQL
+    /// names another one. It looks for [`GONE_AFTER`], as the others may have been without SQL
     /// until now.
     ///
     /// # Errors
     /// `Unavailable` if a process reaches it.
     pub(super) async fn wait_until_gone(&self, redis: &str) -> Result<()> {
-        let (mut first, began_ms) = (None, sql_now_ms(&self.db).await?);
         loop {
             let row = self.row().await?;
             let Some(seen_ms) = row.redis_seen_at_ms else {
@@ -146,16 +145,16 @@ impl Deployment {
             if row.redis.as_deref() != Some(redis) {
                 return Ok(());
             }
-            let is_first = *first.get_or_insert(seen_ms) == seen_ms;
-            if is_first && sql_now_ms(&self.db).await? - began_ms.max(seen_ms) > GONE_AFTER_MS {
-                return Ok(());
-            }
-            if !is_first {
+            let Some(unseen) = self.reached.unseen_for(redis, seen_ms) else {
                 return Err(ranking::Error::Unavailable(format!(
                     "this is not the Redis of deployment {}: another process uses the one that the database names, {redis}; give this process the same LAUREL_REDIS_URL and LAUREL_REDIS_PREFIX, or stop the other processes to let the deployment move to this Redis",
                     self.identity
                 ))
                 .into());
+            };
+            let seen_ago_ms = sql_now_ms(&self.db).await? - seen_ms;
+            if unseen > GONE_AFTER && seen_ago_ms > GONE_AFTER.as_millis() as i64 {
+                return Ok(());
             }
             sleep(LOOK_INTERVAL).await;
         }
@@ -181,20 +180,51 @@ impl Deployment {
     }
 }
 
-/// The Redis that this process has found to be the one that SQL names.
+/// The sights of this process: the Redis that it has found to be the one that SQL names, and the
+/// one that it looks for in vain.
 #[derive(Debug, Default)]
-pub(crate) struct Reached(Mutex<Option<String>>);
+pub(crate) struct Reached {
+    found: Mutex<Option<String>>,
+    unseen: Mutex<Option<Unseen>>,
+}
+
+/// A Redis that no process has reached while this one looked.
+#[derive(Debug)]
+struct Unseen {
+    redis: String,
+    seen_ms: i64,
+    since: Instant,
+    last_look: Instant,
+}
 
 impl Reached {
     fn note(&self, redis: &str) {
-        let mut reached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if reached.as_deref() != Some(redis) {
-            *reached = Some(redis.to_owned());
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.as_deref() != Some(redis) {
+            *found = Some(redis.to_owned());
         }
     }
 
     fn is(&self, redis: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_deref() == Some(redis)
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.as_deref() == Some(redis)
+    }
+
+    /// The time for which a Redis was last reached at `seen_ms`, as far as this process has looked
+    /// without a long pause; `None` if it was reached since the last look.
+    fn unseen_for(&self, redis: &str, seen_ms: i64) -> Option<Duration> {
+        let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let former = unseen.take().filter(|former| {
+            former.redis == redis && now.duration_since(former.last_look) <= GONE_AFTER
+        });
+        let since = match former {
+            Some(former) if former.seen_ms != seen_ms => return None,
+            Some(former) => former.since,
+            None => now,
+        };
+        *unseen = Some(Unseen { redis: redis.to_owned(), seen_ms, since, last_look: now });
+        Some(now.duration_since(since))
     }
 }
 
