@@ -51,7 +51,7 @@ pub struct Deployment {
     pub archive_copy_dir: Option<PathBuf>,
     /// The file of the key that signs checkpoints.
     pub checkpoint_key: PathBuf,
-    /// What is wrong with the stores though they answer, as of the last look.
+    /// The warnings about stores that answer and are wrong, as of the last look.
     pub health: Arc<Health>,
     pub(crate) presence: Arc<Presence>,
     pub(crate) private_redis: Option<Arc<PrivateRedis>>,

@@ -1,5 +1,5 @@
-//! What is wrong with the stores though they answer: what the start refuses, and what the watch
-//! reports while the process runs.
+//! Stores that answer and are wrong: the start refuses some, and the watch warns of all while the
+//! process runs.
 //!
 //! [`check`] is the judgement at the start, [`Deployment::look`] the one of the watch. Each warning
 //! is one sentence that says what to do.

@@ -40,6 +40,7 @@ const EVENTS_MAX: usize = 5000;
 /// The longest time of one transaction, with all that it reads: a connection that is silent must
 /// not be waited for. It is longer than SQLite waits for a lock.
 const PERSIST_TIMEOUT: Duration = Duration::from_secs(45);
+
 /// The most commits that stay in a log although SQL has them; the part of a full log that they are
 /// at most; and the most events in them, about.
 const TAIL_COMMITS_MAX: u64 = 1000;
@@ -69,8 +70,8 @@ pub enum Progress {
 type Refused = BTreeMap<(u64, usize), String>;
 
 impl Partition<'_> {
-    /// Writes one transaction's worth of the partition's log after the cursor, then trims the log up
-    /// to a tail behind the cursor.
+    /// Writes one transaction's worth of the partition's log after the cursor, then trims the log
+    /// up to a tail behind the cursor.
     ///
     /// # Errors
     /// `NotLevel` if the log does not lead on from the cursor in this run of Redis; `Unavailable`

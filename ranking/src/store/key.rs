@@ -78,7 +78,7 @@ impl KeySpace {
             || key.starts_with(&self.of(partition, "stage:"))
     }
 
-    /// String: `<seq> <commit id> <layout> <clock> <epoch> <run id>` of the partition's last commit.
+    /// String: `<seq> <commit id> <layout> <clock> <epoch> <run id>` of the last commit.
     pub fn head(&self, partition: PartitionNo) -> String {
         self.of(partition, "head")
     }
