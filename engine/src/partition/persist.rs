@@ -97,7 +97,7 @@ impl Partition<'_> {
         if log.commits.is_empty() {
             let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
             return if level {
-                self.health.note_persisted(self.no, None);
+                self.watch.note_persisted(self.no, None);
                 Ok(Progress::Level { seq: log.head.seq })
             } else {
                 Err(not_level())
@@ -110,7 +110,7 @@ impl Partition<'_> {
         let Some(seq) = self.persist_commits(&cursor, &commits).await? else {
             return Ok(Progress::Beaten);
         };
-        self.health.note_persisted(self.no, None);
+        self.watch.note_persisted(self.no, None);
         let kept = tail_of(&commits, self.log_commits_max.min(self.log_bytes_max >> 10));
         self.store.trim(self.no, &cursor.run_id, seq, kept).await?;
         Ok(Progress::Wrote { seq, head: log.head.seq })
@@ -169,7 +169,7 @@ impl Partition<'_> {
                             "SQL refuses commit {} of partition {self} though it takes each of its events alone ({error}): expected it to take both; remove the cause, or the partition's log grows to its limit",
                             part[0].seq
                         );
-                        self.health.note_persisted(self.no, Some(text));
+                        self.watch.note_persisted(self.no, Some(text));
                         return Err(error.into());
                     }
                 }
