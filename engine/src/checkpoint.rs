@@ -133,7 +133,8 @@ pub async fn make(deployment: &Deployment, when: Due) -> Result<()> {
         let Some(cursor) = cursor.filter(|cursor| cursor.seq > 0) else { continue };
         let last = checkpoint::last(&deployment.db, partition.no).await?;
         let is_due = last.is_none_or(|last| {
-            last.seq < cursor.seq && (when == Due::Now || now_ms - last.created_at_ms >= INTERVAL_MS)
+            last.seq < cursor.seq
+                && (when == Due::Now || now_ms - last.created_at_ms >= INTERVAL_MS)
         });
         if is_due {
             due.push((partition, cursor));
