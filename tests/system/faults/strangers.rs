@@ -142,6 +142,15 @@ async fn another_prefix_of_the_same_server_is_refused_while_a_process_uses_the_f
 }
 
 #[tokio::test]
+async fn a_command_that_starts_on_an_emptied_redis_beside_a_process_goes_on() {
+    let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
+    deployment.flush_redis().await;
+    done(deployment.analytics_command(&["restore"]));
+    check_size(&api).await;
+    check_diff(&deployment);
+}
+
+#[tokio::test]
 async fn a_redis_with_keys_of_no_deployment_is_left_as_it_is() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let mut redis = deployment.redis().await;
@@ -177,7 +186,7 @@ async fn adoption_shows_what_would_be_lost_before_it_joins_a_redis_and_a_databas
     let api = Api::start(&deployment).await;
     check_size(&api).await;
     check_diff(&deployment);
-    // What belongs together loses nothing.
+    // A pair that belongs together loses nothing.
     let shown = done(deployment.api(&["adopt"]));
     assert!(shown.contains("0 of 16 partitions would lose something"), "{shown}");
 }
