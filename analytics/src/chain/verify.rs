@@ -243,7 +243,10 @@ mod tests {
         let arguments = Arguments { files: vec![], checkpoints: path.clone(), key };
         fs::write(&path, format!("{one}\n{one}")).unwrap();
         let (deployment, known) = checkpoints(&arguments).unwrap();
-        assert_eq!((deployment.as_str(), known[&3].len()), ("6b1f0e2d9c8a47358e6d5c4b3a291807", 1));
+        assert_eq!(
+            (deployment.as_str(), known[&3_u16].len()),
+            ("6b1f0e2d9c8a47358e6d5c4b3a291807", 1)
+        );
         fs::write(&path, format!("{one}\n{other}")).unwrap();
         let error = checkpoints(&arguments).unwrap_err();
         assert!(error.to_string().contains("name different commits"), "{error:#}");
