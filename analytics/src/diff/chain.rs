@@ -86,7 +86,7 @@ async fn follow(partition: Partition<'_>, is_changed: bool, job: &Job) -> Result
     let signed = checkpoint::last(db, partition.no).await?.map_or(0, |last| last.seq);
     let last = commit::Entity::find().filter(commit::Column::Partition.eq(no));
     let last = last.order_by_desc(commit::Column::Seq).one(db).await?.map_or(0, |last| last.seq);
-    let cursor = log_cursor::Entity::find_by_id(no).one(db).await?;
+    let cursor = log_cursor::of(db, partition.no).await?;
     let Some(cursor) = cursor else { return Ok(vec![]) };
     let seen = signed.max(last).max(known.as_ref().map_or(0, |known| known.seq));
     let known = known.filter(|known| !is_changed && known.seq <= cursor.seq);

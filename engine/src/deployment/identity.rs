@@ -43,7 +43,7 @@ impl Deployment {
     /// # Errors
     /// `Unavailable` if it is another deployment's, if another process reaches the Redis that SQL
     /// names, or if a store does not answer.
-    pub(crate) async fn own_redis(&self) -> Result<String> {
+    pub(crate) async fn claim_redis(&self) -> Result<String> {
         loop {
             let known = self.row().await?.redis;
             let asked = self.store.owners().await?;
@@ -92,7 +92,7 @@ impl Deployment {
     }
 
     /// The error of a partition that has data and no owner.
-    pub(crate) fn unaccepted(&self, key: &str) -> ranking::Error {
+    pub(crate) fn unowned(&self, key: &str) -> ranking::Error {
         ranking::Error::Unavailable(format!(
             "Redis has the key {key}, and no deployment that it belongs to: expected the Redis of deployment {}, or one without keys of this prefix; correct LAUREL_REDIS_URL or LAUREL_REDIS_PREFIX, remove those keys, or let `laurel adopt` do it, which shows first what would be lost",
             self.identity
@@ -102,7 +102,7 @@ impl Deployment {
     /// Gives Redis an id, unless another process is first.
     async fn name_redis(&self, redis: String) -> Result<()> {
         if let Some(key) = self.store.key_with_data(FIRST).await? {
-            return Err(self.unaccepted(&key).into());
+            return Err(self.unowned(&key).into());
         }
         let owner = Owner { deployment: self.identity.to_string(), redis };
         self.store.claim(FIRST, &owner).await?;
@@ -150,7 +150,7 @@ impl Deployment {
     }
 
     /// Lets SQL know that this process reaches the deployment's Redis, until the value is dropped.
-    pub(crate) fn stay_in_sight(&self) -> InSight {
+    pub(crate) fn begin_redis_heartbeat(&self) -> RedisHeartbeat {
         let (db, store) = (self.db.clone(), self.store.clone());
         let task = tokio::spawn(async move {
             loop {
@@ -159,28 +159,28 @@ impl Deployment {
                 let Ok(owners) = store.owners().await else { continue };
                 let is_known = |owner: &Owner| owner.redis == known;
                 if owners.iter().flatten().flatten().any(is_known)
-                    && let Err(error) = row::note_redis(&db, &known).await
+                    && let Err(error) = row::record_redis_seen(&db, &known).await
                 {
                     tracing::debug!(%error, "SQL did not learn that Redis is reached");
                 }
             }
         });
-        InSight(task.abort_handle())
+        RedisHeartbeat(task.abort_handle())
     }
 }
 
 /// Keeps SQL informed that this process reaches Redis, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct InSight(AbortHandle);
+pub(crate) struct RedisHeartbeat(AbortHandle);
 
-impl InSight {
+impl RedisHeartbeat {
     /// Ends it.
     pub(crate) fn end(&self) {
         self.0.abort();
     }
 }
 
-impl Drop for InSight {
+impl Drop for RedisHeartbeat {
     fn drop(&mut self) {
         self.end();
     }
