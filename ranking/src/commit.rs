@@ -175,7 +175,7 @@ impl Commit {
         events: Vec<Event>,
     ) -> Self {
         let leaf = |(index, event)| {
-            leaf(CONTENT_VERSION, &salt(&random, index), event).expect("the version is this one")
+            leaf(CONTENT_VERSION, &salt(&random, index), event).expect("version and salt are right")
         };
         let leaves: Vec<u8> = events.iter().enumerate().flat_map(leaf).collect();
         let content = Content {
@@ -187,7 +187,7 @@ impl Commit {
             clock_ms,
             leaves: &leaves,
         };
-        let id = content.id().expect("the version is this one");
+        let id = content.id().expect("version and lengths are right");
         Self { seq, id, parent, accepted_at_ms, clock_ms, random, leaves, events }
     }
 
