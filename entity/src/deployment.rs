@@ -59,7 +59,7 @@ pub async fn record_redis(
 }
 
 /// Notes that a process reaches the deployment's Redis now.
-pub async fn note_redis(db: &impl ConnectionTrait, redis: &str) -> Result<(), DbErr> {
+pub async fn record_redis_seen(db: &impl ConnectionTrait, redis: &str) -> Result<(), DbErr> {
     let now = sql_now(db.get_database_backend());
     Entity::update_many()
         .col_expr(Column::RedisSeenAtMs, Expr::cust(now))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::checkpoint;
+use engine::checkpoint::{self, Due};
 use engine::deployment::Deployment;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -18,7 +18,7 @@ pub(crate) async fn work(deployment: &Deployment, mut stop: watch::Receiver<bool
             _ = stop.changed() => return,
         }
         tokio::select! {
-            made = checkpoint::make(deployment, false) => {
+            made = checkpoint::make(deployment, Due::Daily) => {
                 if let Err(error) = made {
                     tracing::warn!(%error, "no checkpoint was made; it is tried again");
                 }
