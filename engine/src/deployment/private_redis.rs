@@ -199,7 +199,7 @@ fn make_id(dir: &Path) -> Result<()> {
 /// The word before the password in its first line.
 const REQUIRE: &str = "requirepass ";
 
-/// What a client with the password may do: all but to change the server itself, to load code into
+/// The rights of a client with the password: all but to change the server itself, to load code into
 /// it, or to send its data elsewhere.
 const PERMITTED: &str = "~* +@all -acl -config +config|get +config|resetstat -debug -migrate -module -replicaof -slaveof";
 

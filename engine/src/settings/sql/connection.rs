@@ -2,7 +2,7 @@
 //! connection away.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::pool::PoolOptions;
 use sqlx::postgres::PgConnectOptions;
@@ -10,7 +10,7 @@ use sqlx::sqlite::{
     Sqlite, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous,
 };
 use sqlx::{Connection, Database};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 /// The part of the database that a connection to SQLite keeps in memory, in KiB; SQLite wants the
 /// minus sign.
