@@ -1,9 +1,9 @@
 //! One request, from its headers to its answer.
 //!
 //! The order is the wall: the client's token and rate come first, then the checks of the text, then
-//! admission, then execution, within a time. All but the first ends when the client leaves. A change
-//! goes on to its end, and the reads after it for the time of a query. A long request has a task of
-//! its own.
+//! admission, then execution, within a time. All but the first ends when the client leaves. But a
+//! change goes on to its end, and the reads after it for the time of a query. A long request has a
+//! task of its own.
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
