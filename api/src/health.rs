@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use engine::deployment::Deployment;
-use engine::deployment::health::Warning;
+use engine::deployment::watch::Warning;
 use entity::history::log_cursor;
 use futures::future::join_all;
 use ranking::commit::Head;

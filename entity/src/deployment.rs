@@ -63,7 +63,7 @@ const NOTE_MS: i64 = 1000;
 
 /// Notes that a process reaches the deployment's Redis now. Writes nothing a moment after another
 /// process did.
-pub async fn note_redis(db: &impl ConnectionTrait, redis: &str) -> Result<(), DbErr> {
+pub async fn record_redis_seen(db: &impl ConnectionTrait, redis: &str) -> Result<(), DbErr> {
     let now = sql_now(db.get_database_backend());
     Entity::update_many()
         .col_expr(Column::RedisSeenAtMs, Expr::cust(now))

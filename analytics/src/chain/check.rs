@@ -18,7 +18,7 @@ pub struct Link {
     pub id: String,
 }
 
-/// What is wrong with a chain at one place.
+/// A fault of a chain at one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The kind.

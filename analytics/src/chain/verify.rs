@@ -143,7 +143,7 @@ fn verify(arguments: &Arguments) -> Result<Verified> {
         })
         .with_context(|| format!("{} cannot be verified", display_path(path)))?;
     }
-    // What is left was signed, and the history does not have it.
+    // The checkpoints that are left are of commits that the history does not have.
     for (partition, left) in checkpoints {
         let Some((&seq, _)) = left.last_key_value() else { continue };
         let last = links.get(&partition).map_or(0, |link| link.seq);

@@ -78,7 +78,7 @@ async fn marks(partition: Partition<'_>) -> Result<Vec<archive_mark::Model>> {
 /// Follows a chain to SQL's cursor, and remembers how far it is sound.
 async fn follow(partition: Partition<'_>, is_changed: bool, job: &Job) -> Result<Vec<Fault>> {
     let (db, no) = (&partition.db, i32::from(partition.no));
-    let cursor = log_cursor::Entity::find_by_id(no).one(db).await?;
+    let cursor = log_cursor::of(db, partition.no).await?;
     let Some(cursor) = cursor else { return Ok(vec![]) };
     let known = integrity_chain::Entity::find_by_id(no).one(db).await?;
     let known = known.filter(|known| !is_changed && known.seq <= cursor.seq);

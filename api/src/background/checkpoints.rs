@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::checkpoint;
+use engine::checkpoint::{self, Due};
 use engine::deployment::Deployment;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -21,7 +21,7 @@ pub(crate) async fn work(deployment: &Deployment, mut stop: watch::Receiver<bool
             _ = stop.changed() => return,
         }
         tokio::select! {
-            made = timeout(LOOK_TIMEOUT, checkpoint::make(deployment, false)) => match made {
+            made = timeout(LOOK_TIMEOUT, checkpoint::make(deployment, Due::Daily)) => match made {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "no checkpoint was made; it is tried again");

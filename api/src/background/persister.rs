@@ -98,7 +98,7 @@ pub(super) async fn persist(
     tokio::select! {
         () = pulse(signals, &rounds) => {}
         () = persister.follow_servers(&round) => {}
-        () = persister.tell_of_stuck() => {}
+        () = persister.report_stuck() => {}
         _ = stop.changed() => {}
     }
     if timeout(DRAIN_TIMEOUT, persister.drain()).await.is_err() {
@@ -293,7 +293,7 @@ impl Persister {
     }
 
     /// Says in the log, once a minute, which partitions' cursors do not move, and why.
-    async fn tell_of_stuck(&self) {
+    async fn report_stuck(&self) {
         loop {
             sleep(STUCK_AFTER).await;
             let (now, partitions) = (Instant::now(), self.health.partitions());

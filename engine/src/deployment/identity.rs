@@ -48,7 +48,7 @@ impl Deployment {
     /// # Errors
     /// `Unavailable` if it is another deployment's, if another process reaches the Redis that SQL
     /// names, or if a store does not answer.
-    pub(crate) async fn own_redis(&self) -> Result<String> {
+    pub(crate) async fn claim_redis(&self) -> Result<String> {
         loop {
             let known = self.row().await?.redis;
             let asked = self.store.owners().await?;
@@ -97,7 +97,7 @@ impl Deployment {
     }
 
     /// The error of a partition that has data and no owner.
-    pub(crate) fn unaccepted(&self, key: &str) -> ranking::Error {
+    pub(crate) fn unowned(&self, key: &str) -> ranking::Error {
         ranking::Error::Unavailable(format!(
             "Redis has the key {key}, and no deployment that it belongs to: expected the Redis of deployment {}, or one without keys of this prefix; correct LAUREL_REDIS_URL or LAUREL_REDIS_PREFIX, remove those keys, or let `laurel adopt` do it, which shows first what would be lost",
             self.identity
@@ -107,7 +107,7 @@ impl Deployment {
     /// Gives Redis an id, unless another process is first.
     async fn name_redis(&self, redis: String) -> Result<()> {
         if let Some(key) = self.store.key_with_data(FIRST).await? {
-            return Err(self.unaccepted(&key).into());
+            return Err(self.unowned(&key).into());
         }
         let owner = Owner { deployment: self.identity.to_string(), redis };
         self.store.claim(FIRST, &owner).await?;
@@ -155,7 +155,7 @@ impl Deployment {
     }
 
     /// Lets SQL know that this process reaches the deployment's Redis, until the value is dropped.
-    pub(crate) fn stay_in_sight(&self) -> InSight {
+    pub(crate) fn begin_redis_heartbeat(&self) -> RedisHeartbeat {
         let (db, store) = (self.db.clone(), self.store.clone());
         let task = tokio::spawn(async move {
             let mut pause = SEEN_INTERVAL;
@@ -171,7 +171,7 @@ impl Deployment {
                 };
             }
         });
-        InSight(task.abort_handle())
+        RedisHeartbeat(task.abort_handle())
     }
 }
 
@@ -183,23 +183,23 @@ async fn note(db: &DatabaseConnection, store: &Store) -> Result<()> {
     let owners = store.owners().await?;
     let is_known = |owner: &Owner| owner.redis == known;
     if owners.iter().flatten().flatten().any(is_known) {
-        row::note_redis(db, &known).await?;
+        row::record_redis_seen(db, &known).await?;
     }
     Ok(())
 }
 
 /// Keeps SQL informed that this process reaches Redis, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct InSight(AbortHandle);
+pub(crate) struct RedisHeartbeat(AbortHandle);
 
-impl InSight {
+impl RedisHeartbeat {
     /// Ends it.
     pub(crate) fn end(&self) {
         self.0.abort();
     }
 }
 
-impl Drop for InSight {
+impl Drop for RedisHeartbeat {
     fn drop(&mut self) {
         self.end();
     }

@@ -22,7 +22,7 @@ const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Proposal<T> {
     /// The head that the change was folded onto.
     pub head: Head,
-    /// The number of the partition's commits that SQL does not have yet.
+    /// The number of commits in the partition's log, also of those that SQL has.
     pub log_len: u64,
     /// Their bytes.
     pub log_bytes: u64,

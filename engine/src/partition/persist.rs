@@ -40,6 +40,7 @@ const EVENTS_MAX: usize = 5000;
 /// The longest time of one transaction, with all that it reads: a connection that is silent must
 /// not be waited for. It is longer than SQLite waits for a lock.
 const PERSIST_TIMEOUT: Duration = Duration::from_secs(45);
+
 /// The most commits that stay in a log although SQL has them; the part of a full log that they are
 /// at most; and the most events in them, about.
 const TAIL_COMMITS_MAX: u64 = 1000;
@@ -69,8 +70,8 @@ pub enum Progress {
 type Refused = BTreeMap<(u64, usize), String>;
 
 impl Partition<'_> {
-    /// Writes one transaction's worth of the partition's log after the cursor, then trims the log up
-    /// to a tail behind the cursor.
+    /// Writes one transaction's worth of the partition's log after the cursor, then trims the log
+    /// up to a tail behind the cursor.
     ///
     /// # Errors
     /// `NotLevel` if the log does not lead on from the cursor in this run of Redis; `Unavailable`
@@ -96,7 +97,7 @@ impl Partition<'_> {
         if log.commits.is_empty() {
             let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
             return if level {
-                self.health.note_persisted(self.no, None);
+                self.watch.note_persisted(self.no, None);
                 Ok(Progress::Level { seq: log.head.seq })
             } else {
                 Err(not_level())
@@ -109,7 +110,7 @@ impl Partition<'_> {
         let Some(seq) = self.persist_commits(&cursor, &commits).await? else {
             return Ok(Progress::Beaten);
         };
-        self.health.note_persisted(self.no, None);
+        self.watch.note_persisted(self.no, None);
         let kept = tail_of(&commits, self.log_commits_max.min(self.log_bytes_max >> 10));
         self.store.trim(self.no, &cursor.run_id, seq, kept).await?;
         Ok(Progress::Wrote { seq, head: log.head.seq })
@@ -168,7 +169,7 @@ impl Partition<'_> {
                             "SQL refuses commit {} of partition {self} though it takes each of its events alone ({error}): expected it to take both; remove the cause, or the partition's log grows to its limit",
                             part[0].seq
                         );
-                        self.health.note_persisted(self.no, Some(text));
+                        self.watch.note_persisted(self.no, Some(text));
                         return Err(error.into());
                     }
                 }

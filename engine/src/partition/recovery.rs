@@ -78,7 +78,7 @@ impl Partition<'_> {
     /// Makes the partition level if it is this deployment's and its log leads from SQL's cursor to
     /// the head; nothing but the head is written. Returns false if it does not.
     async fn renew_head(self) -> Result<bool> {
-        let redis = self.own_redis().await?;
+        let redis = self.claim_redis().await?;
         let mut owners = self.store.owners().await?.into_iter();
         let owner = owners.nth(usize::from(self.no.0)).and_then(std::result::Result::ok).flatten();
         if owner.is_none_or(|owner| owner.redis != redis) {
@@ -187,11 +187,11 @@ impl Partition<'_> {
             Some(owner) => self.check_owner(owner)?,
             None => {
                 if let Some(key) = self.store.key_with_data(self.no).await? {
-                    return Err(self.unaccepted(&key).into());
+                    return Err(self.unowned(&key).into());
                 }
             }
         }
-        let redis = self.own_redis().await?;
+        let redis = self.claim_redis().await?;
         let own = Owner { deployment: self.identity.to_string(), redis };
         if owner.as_ref() != Some(&own) {
             recovery.set_owner(&own).await?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use entity::deployment as deployment_row;
 use entity::error::{Error, Result, is_locked, is_missing_table};
 use ranking::store::server::address::is_loopback;
-use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr, EntityTrait};
+use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr};
 use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::sqlite::SqliteConnectOptions;
@@ -115,7 +115,7 @@ impl SqlSettings {
     /// database does not answer or has a newer version.
     pub async fn connect(&self) -> Result<DatabaseConnection> {
         let db = self.connect_without_upgrade().await?;
-        match deployment_row::Entity::find_by_id(1).one(&db).await {
+        match deployment_row::find(&db).await {
             Ok(_) => {}
             Err(error) if is_missing_table(&error) => return Err(self.no_deployment()),
             Err(error) => return Err(error.into()),

@@ -21,14 +21,14 @@ pub const LEAF_BYTES: usize = 32;
 /// The hash of an event's content and salt.
 pub type Leaf = [u8; LEAF_BYTES];
 
-/// What makes a leaf say nothing about an event whose content is gone.
+/// Random bytes in a leaf, without which it says nothing about its event.
 pub type Salt = [u8; 16];
 
 /// The random bytes of a new commit: 16 that are part of its content, and 16 that its events' salts
 /// are made of. SQL keeps the salts and never the latter, so that a salt can be erased.
 pub type Random = [u8; 32];
 
-/// What a commit's id is made of.
+/// The content of a commit, whose hash is its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content<'a> {
     /// The version of the format.

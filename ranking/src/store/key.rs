@@ -72,13 +72,13 @@ impl KeySpace {
 
     /// True for a key that may be in a partition that no deployment has: the owner itself, the
     /// token of a recovery, and what is staged.
-    pub fn is_of_no_history(&self, partition: PartitionNo, key: &str) -> bool {
+    pub fn may_be_unowned(&self, partition: PartitionNo, key: &str) -> bool {
         key == self.owner(partition)
             || key == self.recovery(partition)
             || key.starts_with(&self.of(partition, "stage:"))
     }
 
-    /// String: `<seq> <commit id> <layout> <clock> <epoch> <run id>` of the partition's last commit.
+    /// String: `<seq> <commit id> <layout> <clock> <epoch> <run id>` of the last commit.
     pub fn head(&self, partition: PartitionNo) -> String {
         self.of(partition, "head")
     }

@@ -156,8 +156,8 @@ impl Store {
     }
 
     /// Makes a partition level that has all it had: replaces the head, as it was found, by one
-    /// with the run id that answered. Needs no right to recover and no memory. Returns false if the head has
-    /// changed since. One round trip: `GET`, `INFO`, `SET` in a script.
+    /// with the run id that answered. It needs no right to recover and no memory. Returns false if
+    /// the head has changed since. One round trip: `GET`, `INFO`, `SET` in a script.
     ///
     /// # Errors
     /// `NotLevel` if Redis restarted since; `Unavailable`.
@@ -257,8 +257,7 @@ impl Recovery {
     }
 
     /// Deletes the partition's log, standings, lists of periods, marks and event ids, but not its
-    /// owner. `SCAN` and
-    /// `UNLINK`: O(keys of the server).
+    /// owner. `SCAN` and `UNLINK`: O(keys of the server).
     pub async fn clear(&self) -> Result<()> {
         let keys = self.store.keys();
         let mut found = vec![

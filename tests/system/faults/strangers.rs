@@ -154,7 +154,7 @@ async fn adoption_shows_what_would_be_lost_before_it_joins_a_redis_and_a_databas
     let api = Api::start(&deployment).await;
     check_size(&api).await;
     check_diff(&deployment);
-    // What belongs together loses nothing.
+    // A pair that belongs together loses nothing.
     let shown = done(deployment.api(&["adopt"]));
     assert!(shown.contains("0 of 16 partitions would lose something"), "{shown}");
 }
