@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 const LOOK_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The longest time of one look. A silent connection must not end all of them.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(600);
+const MAKE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Signs checkpoints that are due until `stop` is set.
 pub(crate) async fn work(deployment: &Deployment, mut stop: watch::Receiver<bool>) {
@@ -21,7 +21,7 @@ pub(crate) async fn work(deployment: &Deployment, mut stop: watch::Receiver<bool
             _ = stop.changed() => return,
         }
         tokio::select! {
-            made = timeout(LOOK_TIMEOUT, checkpoint::make(deployment, Due::Daily)) => match made {
+            made = timeout(MAKE_TIMEOUT, checkpoint::make(deployment, Due::Daily)) => match made {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "no checkpoint was made; it is tried again");

@@ -18,7 +18,7 @@ const ROUND_INTERVAL: Duration = Duration::from_secs(3600);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The longest time of one statement. A silent connection must not end all of them.
-const STATEMENT_TIMEOUT: Duration = Duration::from_secs(300);
+const DELETE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A day, in milliseconds.
 const DAY_MS: i64 = 86_400_000;
@@ -61,7 +61,7 @@ async fn round(deployment: &Deployment, settings: &RetentionSettings) -> Result<
         let mut sum = 0;
         loop {
             let deleting = delete_old(&deployment.db, records, before_ms);
-            let deleted = timeout(STATEMENT_TIMEOUT, deleting).await.map_err(|_| {
+            let deleted = timeout(DELETE_TIMEOUT, deleting).await.map_err(|_| {
                 ranking::Error::Unavailable("the database took too long to delete rows".into())
             })??;
             METRICS.count_deleted(records, deleted);
