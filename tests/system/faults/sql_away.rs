@@ -220,6 +220,25 @@ async fn a_connection_that_falls_silent_amid_a_statement_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_board_that_another_process_changed_is_not_called_gone_without_sql() {
+    let server = Postgres::start(None);
+    let api = start(&server).await;
+    let other = Api::start(api.deployment()).await;
+    // The first process has the board as it was.
+    other.update_board(json!({ "slug": "b", "windows": [{ "name": "daily" }] })).await;
+    server.stop();
+    let told = submit(&api, "b", score("late")).await;
+    let result = &told["results"][0];
+    assert_eq!(result["status"], "REJECTED", "{told}");
+    assert_eq!(result["error"]["code"], "UNAVAILABLE", "{told}");
+    server.start_again();
+    until("the score is taken", async || {
+        (submit(&api, "b", score("late")).await["accepted"] == 1).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_stays_in_sight_after_its_connections_fell_silent() {
     let server = Postgres::start(None);
     let api = start(&server).await;
