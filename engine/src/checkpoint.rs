@@ -208,6 +208,10 @@ mod tests {
         {
             assert!(Checkpoint::parse(&statement.replace(part, other)).is_err(), "{other}");
         }
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/explanation/history.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let example = page.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+        assert_eq!(Checkpoint::parse(example).unwrap().seq, 7);
         let another = Key::load(&directory.path().join("another")).unwrap();
         let forged = statement.replace(&key.public(), &another.public());
         assert!(Checkpoint::parse(&forged).is_err());

@@ -2,7 +2,7 @@
 
 pub mod adoption;
 pub mod files;
-mod identity;
+pub(crate) mod identity;
 pub mod presence;
 pub mod private_redis;
 pub mod watch;
@@ -17,7 +17,7 @@ use ranking::store::Store;
 use ranking::store::write::Dedup;
 use sea_orm::{AccessMode, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel};
 
-use self::identity::RedisHeartbeat;
+use self::identity::{Reached, RedisHeartbeat};
 use self::presence::Presence;
 use self::private_redis::PrivateRedis;
 use self::watch::Watch;
@@ -56,6 +56,7 @@ pub struct Deployment {
     pub(crate) presence: Arc<Presence>,
     pub(crate) private_redis: Option<Arc<PrivateRedis>>,
     pub(crate) redis_heartbeat: Option<Arc<RedisHeartbeat>>,
+    pub(crate) reached: Arc<Reached>,
 }
 
 impl Deployment {

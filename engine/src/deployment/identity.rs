@@ -3,8 +3,10 @@
 //!
 //! A Redis of another deployment is refused. One without ids, or with those of an earlier Redis of
 //! this deployment, is taken only once no process reaches the Redis that SQL names: all processes
-//! that reach it write so into SQL every few seconds.
+//! that reach it write so into SQL every few seconds. Only a process that has reached that Redis
+//! takes it back at once after it was emptied.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use entity::deployment as row;
@@ -16,7 +18,7 @@ use ranking::store::Store;
 use ranking::store::owner::Owner;
 use sea_orm::DatabaseConnection;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Deployment;
 
@@ -29,8 +31,8 @@ const SEEN_INTERVAL: Duration = Duration::from_secs(2);
 /// The longest time of one such note. After one that fails, the next one is still in time.
 const SEEN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The time after which a Redis that no process reaches counts as gone, in milliseconds.
-const GONE_AFTER_MS: i64 = 5000;
+/// The time after which a Redis that no process reaches counts as gone.
+const GONE_AFTER: Duration = Duration::from_secs(5);
 
 /// The pause between two looks whether a process reaches the Redis, and after a failed note.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -59,6 +61,7 @@ impl Deployment {
             if let Some(known) = &known
                 && owners.iter().any(|owner| owner.redis == *known)
             {
+                self.reached.note(known);
                 return Ok(known.clone());
             }
             let here = owners.first().map(|owner| owner.redis.clone());
@@ -66,11 +69,18 @@ impl Deployment {
             if let Some(Err(error)) = asked.into_iter().find(std::result::Result::is_err) {
                 return Err(error.into());
             }
-            let is_emptied = here.is_none() && self.is_emptied().await?;
+            let has_reached = known.as_deref().is_some_and(|known| self.reached.is(known));
+            let is_emptied = here.is_none() && has_reached && self.is_emptied().await?;
             if let Some(known) = &known
                 && !is_emptied
+                && let Err(error) = self.wait_until_gone(known).await
             {
-                self.wait_until_gone(known).await?;
+                // Another process may have taken this one back meanwhile, as it was emptied.
+                let now = self.store.owners().await?;
+                if now.iter().flatten().flatten().any(|owner| owner.redis == *known) {
+                    continue;
+                }
+                return Err(error);
             }
             match (known, here) {
                 (known, Some(here)) => {
@@ -107,15 +117,20 @@ impl Deployment {
     /// Gives Redis an id, unless another process is first.
     async fn name_redis(&self, redis: String) -> Result<()> {
         if let Some(key) = self.store.key_with_data(FIRST).await? {
-            return Err(self.unowned(&key).into());
+            // Another process may have named it since, and fill the partition.
+            return match self.store.owners().await?.iter().flatten().flatten().next() {
+                Some(_) => Ok(()),
+                None => Err(self.unowned(&key).into()),
+            };
         }
         let owner = Owner { deployment: self.identity.to_string(), redis };
         self.store.claim(FIRST, &owner).await?;
         Ok(())
     }
 
-    /// True if a server is still in the run whose commits SQL accepts: it was emptied, and not
-    /// replaced.
+    /// True if a server is still in the run whose commits SQL accepts. Where this process has found
+    /// the Redis that SQL names, it was emptied, and not replaced; elsewhere it may be the same
+    /// server with another prefix or another database number.
     async fn is_emptied(&self) -> Result<bool> {
         for cursor in log_cursor::all(&self.db).await? {
             let Ok(no) = u16::try_from(cursor.partition) else { continue };
@@ -127,28 +142,30 @@ impl Deployment {
     }
 
     /// Waits until it is certain that no process reaches the Redis that SQL names, or until SQL
-    /// names another one.
+    /// names another one. It looks for [`GONE_AFTER`], as the others may have been without SQL
+    /// until now.
     ///
     /// # Errors
     /// `Unavailable` if a process reaches it.
     pub(super) async fn wait_until_gone(&self, redis: &str) -> Result<()> {
-        let mut first = None;
         loop {
             let row = self.row().await?;
             let Some(seen_ms) = row.redis_seen_at_ms else {
                 return Ok(());
             };
-            if row.redis.as_deref() != Some(redis)
-                || sql_now_ms(&self.db).await? - seen_ms > GONE_AFTER_MS
-            {
+            if row.redis.as_deref() != Some(redis) {
                 return Ok(());
             }
-            if *first.get_or_insert(seen_ms) != seen_ms {
+            let Some(unseen) = self.reached.unseen_for(redis, seen_ms) else {
                 return Err(ranking::Error::Unavailable(format!(
                     "this is not the Redis of deployment {}: another process uses the one that the database names, {redis}; give this process the same LAUREL_REDIS_URL and LAUREL_REDIS_PREFIX, or stop the other processes to let the deployment move to this Redis",
                     self.identity
                 ))
                 .into());
+            };
+            let seen_ago_ms = sql_now_ms(&self.db).await? - seen_ms;
+            if unseen > GONE_AFTER && seen_ago_ms > GONE_AFTER.as_millis() as i64 {
+                return Ok(());
             }
             sleep(LOOK_INTERVAL).await;
         }
@@ -186,6 +203,54 @@ async fn note(db: &DatabaseConnection, store: &Store) -> Result<()> {
         row::record_redis_seen(db, &known).await?;
     }
     Ok(())
+}
+
+/// The sights of this process: the Redis that it has found to be the one that SQL names, and the
+/// one that it looks for in vain.
+#[derive(Debug, Default)]
+pub(crate) struct Reached {
+    found: Mutex<Option<String>>,
+    unseen: Mutex<Option<Unseen>>,
+}
+
+/// A Redis that no process has reached while this one looked.
+#[derive(Debug)]
+struct Unseen {
+    redis: String,
+    seen_ms: i64,
+    since: Instant,
+    last_look: Instant,
+}
+
+impl Reached {
+    fn note(&self, redis: &str) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.as_deref() != Some(redis) {
+            *found = Some(redis.to_owned());
+        }
+    }
+
+    fn is(&self, redis: &str) -> bool {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.as_deref() == Some(redis)
+    }
+
+    /// The time for which a Redis was last reached at `seen_ms`, as far as this process has looked
+    /// without a long pause; `None` if it was reached since the last look.
+    fn unseen_for(&self, redis: &str, seen_ms: i64) -> Option<Duration> {
+        let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let former = unseen.take().filter(|former| {
+            former.redis == redis && now.duration_since(former.last_look) <= GONE_AFTER
+        });
+        let since = match former {
+            Some(former) if former.seen_ms != seen_ms => return None,
+            Some(former) => former.since,
+            None => now,
+        };
+        *unseen = Some(Unseen { redis: redis.to_owned(), seen_ms, since, last_look: now });
+        Some(now.duration_since(since))
+    }
 }
 
 /// Keeps SQL informed that this process reaches Redis, until it is dropped.

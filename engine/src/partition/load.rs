@@ -21,7 +21,7 @@ use ranking::seal::{NEVER_MS, SealMark, SealName};
 use ranking::standings_id::StandingsId;
 use ranking::store::recovery::Recovery;
 use ranking::store::stage::Stages;
-use ranking::store::write::Writes;
+use ranking::store::write::{BUCKET_MS, Writes};
 use ranking::submission::StandingsChange;
 use ranking::submission::event_ids::seen_entry;
 use ranking::window::{Period, Window};
@@ -98,11 +98,10 @@ impl Partition<'_> {
         }
         recovery.apply(&writes).await?;
         self.load_seen(recovery, &boards).await?;
-        let moved = boards.values().filter(|board| board.has_moved());
-        for board in moved {
-            self.load_seen_of(recovery, board).await?;
+        let mut clock_ms = last.map_or(0, |commit| commit.clock_ms);
+        for board in boards.values().filter(|board| board.has_moved()) {
+            clock_ms = clock_ms.max(self.load_seen_of(recovery, board).await?);
         }
-        let clock_ms = last.map_or(0, |commit| commit.clock_ms);
         let epoch = cursor.epoch.unsigned_abs();
         Ok(recovery.finish(cursor.seq as u64, &cursor.commit_id, epoch, clock_ms).await?)
     }
@@ -246,20 +245,23 @@ impl Partition<'_> {
     }
 
     /// Restores the event ids, within the dedup window, of a board that moved to another number of
-    /// shards.
-    async fn load_seen_of(self, recovery: &Recovery, board: &Board) -> Result<()> {
+    /// shards. Returns the beginning of the last bucket, 0 if there is none: writers look only into
+    /// buckets up to that of the partition's clock.
+    async fn load_seen_of(self, recovery: &Recovery, board: &Board) -> Result<i64> {
+        let mut last = 0;
         let voided = score_event::voided_on(&self.db, board.no).await?;
         for home in self.store.partitions().homes(board, self.no) {
             let mut pages = SeenPages::new(self.deployment, board, home, &voided);
             while let Some(seen) = pages.next().await? {
                 let mut buckets = Buckets::new();
                 for seen in seen.into_iter().filter(|seen| seen.there == self.no) {
+                    last = last.max(seen.bucket * BUCKET_MS);
                     buckets.entry(seen.bucket).or_default().push(seen.entry);
                 }
                 self.put_seen(recovery, buckets).await?;
             }
         }
-        Ok(())
+        Ok(last)
     }
 
     /// Restores the event ids within the dedup window, except those of boards that moved.

@@ -12,6 +12,7 @@ use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventKind};
 use ranking::id::BoardNo;
 use ranking::store::log::LogRead;
+use ranking::submission::Wanted;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait,
@@ -98,6 +99,7 @@ impl Partition<'_> {
             let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
             return if level {
                 self.watch.note_persisted(self.no, None);
+                self.trim_full_log(&cursor).await;
                 Ok(Progress::Level { seq: log.head.seq })
             } else {
                 Err(not_level())
@@ -114,6 +116,17 @@ impl Partition<'_> {
         let kept = tail_of(&commits, self.log_commits_max.min(self.log_bytes_max >> 10));
         self.store.trim(self.no, &cursor.run_id, seq, kept).await?;
         Ok(Progress::Wrote { seq, head: log.head.seq })
+    }
+
+    /// Trims a log that is full although SQL has all of it: a persister that ended before it
+    /// trimmed would leave the partition without commits, and so without another persister.
+    async fn trim_full_log(self, cursor: &log_cursor::Model) {
+        let Ok(found) = self.snapshot(&Wanted::default()).await else { return };
+        if self.is_full(found.log_len, found.log_bytes) {
+            // The next round tries again.
+            let seq = cursor.seq.unsigned_abs();
+            let _ = self.store.trim(self.no, &cursor.run_id, seq, 0).await;
+        }
     }
 
     /// Reads about as much of a log as one transaction takes.

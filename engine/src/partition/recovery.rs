@@ -14,6 +14,7 @@
 use std::time::Duration;
 
 use ranking::commit::Head;
+use ranking::store::is_out_of_memory;
 use ranking::store::owner::Owner;
 use ranking::store::recovery::{Found, Recovery};
 use tokio::time::{Instant, sleep, timeout};
@@ -58,8 +59,10 @@ impl Partition<'_> {
                 sleep(Duration::from_millis(20)).await;
                 return Ok(());
             }
-            // Out of memory, Redis takes no token; a partition that has all it had needs none.
-            Err(error @ ranking::Error::Unavailable(_)) => {
+            // Out of memory, Redis takes no token; a partition that has all it had needs none. A
+            // Redis that refuses for another reason, as a replica does, must not become the one
+            // that SQL accepts.
+            Err(error) if is_out_of_memory(&error) => {
                 return if self.renew_head().await? { Ok(()) } else { Err(error.into()) };
             }
             Err(error) => return Err(error.into()),
@@ -105,7 +108,8 @@ impl Partition<'_> {
         let seq = cursor.seq as u64;
         let found = self.store.find_log(self.no, seq, &cursor.commit_id).await?;
         let is_whole = found.leads_on(seq, &cursor.commit_id) && !found.has_others;
-        Ok(found.head.filter(|head| is_whole && head.run_id != NO_RUN))
+        let is_own = |head: &Head| head.deployment == *self.identity;
+        Ok(found.head.filter(|head| is_whole && is_own(head) && head.run_id != NO_RUN))
     }
 
     async fn make_level(self, recovery: &Recovery) -> Result<()> {
@@ -156,7 +160,8 @@ impl Partition<'_> {
             let cursor = in_time(self.accept_run(recovery.run_id(), epoch)).await?;
             let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
             let leads_on = found.leads_on(cursor.seq as u64, &cursor.commit_id);
-            let at_tip = found.head.filter(|_| leads_on);
+            let is_own = |head: &Head| head.deployment == *self.identity;
+            let at_tip = found.head.filter(|head| leads_on && is_own(head));
             match at_tip {
                 Some(head) if !found.has_others && cursor.accepts(&head) => {
                     return Ok(recovery.abandon().await?);

@@ -16,6 +16,7 @@ use sea_orm::{ActiveValue::Set, DatabaseConnection, EntityTrait, TryInsertResult
 
 use super::sql::{PoolSettings, SqlSettings};
 use crate::deployment::Deployment;
+use crate::deployment::identity::Reached;
 use crate::deployment::presence::{self, Presence, refuse_strangers};
 use crate::deployment::private_redis::{self, PrivateRedis};
 use crate::deployment::watch::{self, Watch};
@@ -158,6 +159,7 @@ impl Settings {
         let allows_cleartext = self.sql.allow_cleartext;
         let address = Address { url, authorities, allows_cleartext };
         let store = Store::new(&address, keys, partitions, timeout)?;
+        store.belong_to(&row.identity);
         let begun = match watch::check(&store, self.redis_allow_volatile).await {
             Ok(()) => Presence::begin(&db, self.own_process(Some(&store))).await,
             Err(refused) => Err(refused),
@@ -190,6 +192,7 @@ impl Settings {
             presence,
             private_redis,
             redis_heartbeat: None,
+            reached: Arc::new(Reached::default()),
         })
     }
 

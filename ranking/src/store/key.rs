@@ -4,7 +4,7 @@
 //! laurel:{3}:owner          "<deployment> <Redis>": the ids of the deployment that has these keys,
 //!                           and of the Redis that it knows
 //! laurel:{3}:head           the last commit: "<seq> <commit id> <layout of these keys> <clock>
-//!                           <epoch> <run id>"
+//!                           <epoch> <deployment> <run id>"
 //! laurel:{3}:log            stream of commits on their way to SQL, and the last ones that SQL has;
 //!                           entry ids <seq>-0
 //! laurel:{3}:settled        the seq up to which SQL had the commits when the log was last trimmed
@@ -78,7 +78,8 @@ impl KeySpace {
             || key.starts_with(&self.of(partition, "stage:"))
     }
 
-    /// String: `<seq> <commit id> <layout> <clock> <epoch> <run id>` of the last commit.
+    /// String: `<seq> <commit id> <layout> <clock> <epoch> <deployment> <run id>` of the last
+    /// commit.
     pub fn head(&self, partition: PartitionNo) -> String {
         self.of(partition, "head")
     }

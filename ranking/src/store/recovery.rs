@@ -303,7 +303,8 @@ impl Recovery {
     /// it.
     pub async fn finish(&self, seq: u64, commit: &str, epoch: u64, clock_ms: i64) -> Result<()> {
         let (commit, run_id) = (commit.to_owned(), self.run_id.to_string());
-        let head = Head { seq, commit, clock_ms, epoch, run_id };
+        let deployment = self.store.deployment().to_owned();
+        let head = Head { seq, commit, clock_ms, epoch, deployment, run_id };
         let mut writes = Writes::default();
         writes.push("SET", &self.store.keys().head(self.partition), vec![head.to_text()]);
         writes.drop_key(&self.store.keys().recovery(self.partition));
