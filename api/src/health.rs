@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep, timeout};
 use self::partition::PartitionHealth;
 use self::sql::SqlHealth;
 
-/// How often Redis and SQL are asked while all is well, and either while it is not. SQL is also asked
-/// once a look-up of a request has failed.
+/// How often Redis and SQL are asked while all is well, and either while it is not. SQL is also
+/// asked once a look-up of a request has failed.
 const REDIS_INTERVAL: Duration = Duration::from_millis(250);
 const SQL_INTERVAL: Duration = Duration::from_secs(1);
 const INTERVAL_UNWELL: Duration = Duration::from_millis(50);
