@@ -1,5 +1,6 @@
 //! The submission of scores, and the result for each of them.
 
+mod doubt;
 mod duplicates;
 mod durable;
 mod segments;
@@ -223,6 +224,7 @@ pub(crate) async fn submit(
             break;
         }
         let other = super::board::find(app, state, &input.board).await;
+        let other = other.inspect_err(|error| doubt::doubt_gone(&mut outcomes, error));
         let is_allowed =
             |other: &Arc<CachedBoard>| check_member_token(principal, other, &input.scores).is_ok();
         let Some(other) = other.ok().flatten().filter(is_allowed) else {

@@ -14,9 +14,11 @@ use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
 use entity::history::log_cursor;
 use ranking::id::PartitionNo;
+use ranking::store::Store;
 use ranking::store::owner::Owner;
+use sea_orm::DatabaseConnection;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Deployment;
 
@@ -26,10 +28,13 @@ const FIRST: PartitionNo = PartitionNo(0);
 /// The interval at which SQL learns that the Redis is reached.
 const SEEN_INTERVAL: Duration = Duration::from_secs(2);
 
+/// The longest time of one such note. After one that fails, the next one is still in time.
+const SEEN_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The time after which a Redis that no process reaches counts as gone.
 const GONE_AFTER: Duration = Duration::from_secs(5);
 
-/// The pause between two looks whether a process reaches the Redis.
+/// The pause between two looks whether a process reaches the Redis, and after a failed note.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Deployment {
@@ -170,20 +175,34 @@ impl Deployment {
     pub(crate) fn begin_redis_heartbeat(&self) -> RedisHeartbeat {
         let (db, store) = (self.db.clone(), self.store.clone());
         let task = tokio::spawn(async move {
+            let mut pause = SEEN_INTERVAL;
             loop {
-                sleep(SEEN_INTERVAL).await;
-                let Ok(Some(known)) = row::find(&db).await.map(|row| row?.redis) else { continue };
-                let Ok(owners) = store.owners().await else { continue };
-                let is_known = |owner: &Owner| owner.redis == known;
-                if owners.iter().flatten().flatten().any(is_known)
-                    && let Err(error) = row::record_redis_seen(&db, &known).await
-                {
-                    tracing::debug!(%error, "SQL did not learn that Redis is reached");
-                }
+                sleep(pause).await;
+                // A silent connection must not keep the next note back.
+                pause = match timeout(SEEN_TIMEOUT, note(&db, &store)).await {
+                    Ok(Ok(())) => SEEN_INTERVAL,
+                    failed => {
+                        tracing::debug!(?failed, "SQL did not learn that Redis is reached");
+                        LOOK_INTERVAL
+                    }
+                };
             }
         });
         RedisHeartbeat(task.abort_handle())
     }
+}
+
+/// Lets SQL know that this process reaches the Redis that it names, if it does.
+async fn note(db: &DatabaseConnection, store: &Store) -> Result<()> {
+    let Some(known) = row::find(db).await?.and_then(|row| row.redis) else {
+        return Ok(());
+    };
+    let owners = store.owners().await?;
+    let is_known = |owner: &Owner| owner.redis == known;
+    if owners.iter().flatten().flatten().any(is_known) {
+        row::record_redis_seen(db, &known).await?;
+    }
+    Ok(())
 }
 
 /// The sights of this process: the Redis that it has found to be the one that SQL names, and the

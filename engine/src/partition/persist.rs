@@ -190,7 +190,8 @@ impl Partition<'_> {
         }
     }
 
-    /// Tries each event of a commit alone, in a transaction that is rolled back.
+    /// Finds the events that SQL refuses: halves what it refuses until events are alone. Each part
+    /// has a transaction that is rolled back.
     async fn find_refused(
         self,
         cursor: &log_cursor::Model,
@@ -198,14 +199,20 @@ impl Partition<'_> {
         boards: &HashMap<BoardNo, Board>,
         refused: &mut Refused,
     ) -> Result<()> {
-        for (index, event) in commit.events.iter().enumerate() {
-            let alone = Commit { events: vec![event.clone()], ..commit.clone() };
+        let mut left = vec![(0, commit.events.len())];
+        while let Some((index, end)) = left.pop() {
+            let events = commit.events[index..end].to_vec();
+            let part = Commit { events, ..commit.clone() };
             let transaction = begin(&self.db).await?;
             let within = self.within(&transaction, boards);
             let tried =
-                write_into(within, cursor, std::slice::from_ref(&alone), &Refused::new()).await;
+                write_into(within, cursor, std::slice::from_ref(&part), &Refused::new()).await;
             transaction.rollback().await?;
             match tried {
+                Err(error) if is_refused_content(&error) && end - index > 1 => {
+                    let middle = index.midpoint(end);
+                    left.extend([(middle, end), (index, middle)]);
+                }
                 Err(error) if is_refused_content(&error) => {
                     tracing::error!(partition = %self, seq = commit.seq, index, %error, "SQL refuses an event; it becomes a dead letter");
                     refused.insert((commit.seq, index), error.to_string());

@@ -17,10 +17,10 @@ use ranking::commit::Head;
 use ranking::store::is_out_of_memory;
 use ranking::store::owner::Owner;
 use ranking::store::recovery::{Found, Recovery};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::partition::Partition;
-use entity::error::Result;
+use entity::error::{Error, Result};
 use entity::history::log_cursor;
 
 /// The run id in a head whose log took no commit, as another program has written to it.
@@ -31,6 +31,10 @@ const RENEWAL: Duration = Duration::from_secs(2);
 
 /// The time after which adopting a partition gives up waiting for another process' recovery.
 const ADOPTION_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The longest time of one read or statement of SQL in a recovery. One on a silent connection would
+/// keep the partition closed, as the lease is renewed meanwhile.
+const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// The answer to a Redis and an SQL of different pasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +113,7 @@ impl Partition<'_> {
     }
 
     async fn make_level(self, recovery: &Recovery) -> Result<()> {
-        self.take(recovery).await?;
+        in_time(self.take(recovery)).await?;
         self.level(recovery, Conflict::Refuse).await
     }
 
@@ -152,8 +156,8 @@ impl Partition<'_> {
 
     async fn level(self, recovery: &Recovery, conflict: Conflict) -> Result<()> {
         loop {
-            let epoch = self.check(recovery, conflict).await?;
-            let cursor = self.accept_run(recovery.run_id(), epoch).await?;
+            let epoch = in_time(self.check(recovery, conflict)).await?;
+            let cursor = in_time(self.accept_run(recovery.run_id(), epoch)).await?;
             let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
             let leads_on = found.leads_on(cursor.seq as u64, &cursor.commit_id);
             let is_own = |head: &Head| head.deployment == *self.identity;
@@ -174,7 +178,7 @@ impl Partition<'_> {
                     return Ok(recovery.finish(head.seq, &head.commit, epoch, clock_ms).await?);
                 }
                 // Between the two reads a persister may have moved the cursor and trimmed the log.
-                _ if self.accept_run(recovery.run_id(), epoch).await? != cursor => {}
+                _ if in_time(self.accept_run(recovery.run_id(), epoch)).await? != cursor => {}
                 at_tip => return self.load(recovery, at_tip).await,
             }
         }
@@ -253,6 +257,24 @@ fn conflict(
         ));
     }
     None
+}
+
+/// Waits for an answer of SQL, up to [`SILENCE_MAX`].
+///
+/// # Errors
+/// `Unavailable` if there is none by then; the error of the answer.
+pub(super) async fn in_time<T, E>(answer: impl Future<Output = Result<T, E>>) -> Result<T>
+where
+    Error: From<E>,
+{
+    match timeout(SILENCE_MAX, answer).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => {
+            let seconds = SILENCE_MAX.as_secs();
+            let silent = format!("the database did not answer a recovery in {seconds} s");
+            Err(ranking::Error::Unavailable(silent).into())
+        }
+    }
 }
 
 /// Renews the lease of a recovery while it runs.
