@@ -91,7 +91,7 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	cargo build --locked --workspace
 	LAUREL_TEST_BUILT=1 cargo test --locked --workspace -- $(T)
 
-# LAST, CALM and RECOVERY are described in docs/explanation/reliability.md; PROFILE=release needs a release build of analytics.
+# LAST, CALM, RECOVERY and AWAY are described in docs/explanation/reliability.md; PROFILE=release needs a release build of analytics.
 faults: ## every fault under load; F=power_cut RUNS=200 SEED=1 for some, SOAK=3600 for a soak, TABLE=1 for the page
 	@$(call install,redis-server,redis-server,redis)
 	$(call install,faketime,faketime,libfaketime)
@@ -99,6 +99,7 @@ faults: ## every fault under load; F=power_cut RUNS=200 SEED=1 for some, SOAK=36
 	cargo build --locked --workspace --profile $(PROFILE)
 	export FAULTS_ALL=1 FAULTS_SEED="$(SEED)" FAULTS_ONLY="$(F)" FAULTS_RUNS="$(RUNS)" FAULTS_SOAK_SECONDS="$(SOAK)"
 	export FAULTS_LAST_MS="$(LAST)" FAULTS_CALM_MS="$(CALM)" FAULTS_RECOVERY_SECONDS="$(RECOVERY)" FAULTS_TABLE="$(TABLE)"
+	export FAULTS_AWAY_SECONDS="$(AWAY)"
 	LAUREL_TEST_BUILT=1 cargo test --locked --workspace --profile $(PROFILE) --test faults
 
 soak: ## an hour of random faults on three processes; SOAK=600 for ten minutes
