@@ -86,19 +86,18 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	if [ tests/web/package-lock.json -nt tests/web/node_modules/.package-lock.json ]; then
 		(cd tests/web && npm ci --no-audit --no-fund)
 	fi
-	$(call install,faketime,faketime,libfaketime)
 	$(postgresql)
 	cargo build --locked --workspace
 	LAUREL_TEST_BUILT=1 cargo test --locked --workspace -- $(T)
 
-# LAST, CALM and RECOVERY are described in docs/explanation/reliability.md; PROFILE=release needs a release build of analytics.
+# LAST, CALM, RECOVERY and AWAY are described in docs/explanation/reliability.md; PROFILE=release needs a release build of analytics.
 faults: ## every fault under load; F=power_cut RUNS=200 SEED=1 for some, SOAK=3600 for a soak, TABLE=1 for the page
 	@$(call install,redis-server,redis-server,redis)
-	$(call install,faketime,faketime,libfaketime)
 	$(postgresql)
 	cargo build --locked --workspace --profile $(PROFILE)
 	export FAULTS_ALL=1 FAULTS_SEED="$(SEED)" FAULTS_ONLY="$(F)" FAULTS_RUNS="$(RUNS)" FAULTS_SOAK_SECONDS="$(SOAK)"
 	export FAULTS_LAST_MS="$(LAST)" FAULTS_CALM_MS="$(CALM)" FAULTS_RECOVERY_SECONDS="$(RECOVERY)" FAULTS_TABLE="$(TABLE)"
+	export FAULTS_AWAY_SECONDS="$(AWAY)"
 	LAUREL_TEST_BUILT=1 cargo test --locked --workspace --profile $(PROFILE) --test faults
 
 soak: ## an hour of random faults on three processes; SOAK=600 for ten minutes

@@ -8,7 +8,7 @@ use tests::trial::world::{Clocks, Shape, World};
 use tests::wait::until;
 use tokio::time::sleep;
 
-use crate::fault::{Fault, Inject, Loses, Part};
+use crate::fault::{Fault, Inject, Loses, Part, Refuses};
 
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
@@ -19,7 +19,7 @@ const DAYS: [i64; 4] = [-2 * DAY, -DAY, DAY, 2 * DAY];
 
 const fn fault(name: &'static str, does: &'static str, part: Part, inject: Inject) -> Fault {
     let shape = Shape { clocks: Clocks::Own, ..Shape::SQLITE };
-    Fault { name, does, shape, loses: Loses::Nothing, part, inject }
+    Fault { name, does, shape, loses: Loses::Nothing, refuses: Refuses::Any, part, inject }
 }
 
 pub(crate) const FAULTS: &[Fault] = &[
@@ -46,6 +46,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "all clocks pass midnight under load",
         shape: Shape { clocks: Clocks::BeforeMidnight, ..Shape::SQLITE },
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Whole,
         inject: |world, _| Box::pin(pass_midnight(world)),
     },

@@ -10,11 +10,11 @@ use tests::trial::world::{RedisServers, Shape, World};
 use tests::wait::until;
 use tokio::time::sleep;
 
-use crate::fault::{Fault, Inject, Loses, Part};
+use crate::fault::{Fault, Inject, Loses, Part, Refuses};
 
 const fn fault(name: &'static str, does: &'static str, loses: Loses, inject: Inject) -> Fault {
     let shape = Shape { redis: RedisServers::Cluster, ..Shape::SQLITE };
-    Fault { name, does, shape, loses, part: Part::Whole, inject }
+    Fault { name, does, shape, loses, refuses: Refuses::Any, part: Part::Whole, inject }
 }
 
 pub(crate) const FAULTS: &[Fault] = &[

@@ -17,6 +17,15 @@ pub(crate) enum Loses {
     WithRedis,
 }
 
+/// The scores that a fault may refuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refuses {
+    /// Any, with `UNAVAILABLE`.
+    Any,
+    /// None: ranks and submissions go on without SQL.
+    Nothing,
+}
+
 /// The runs that a fault belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -26,6 +35,8 @@ pub(crate) enum Part {
     Soak,
     /// The whole suite alone.
     Whole,
+    /// None, unless the fault is asked for by its whole name.
+    Named,
 }
 
 /// A row of the table of faults.
@@ -36,6 +47,7 @@ pub(crate) struct Fault {
     pub(crate) does: &'static str,
     pub(crate) shape: Shape,
     pub(crate) loses: Loses,
+    pub(crate) refuses: Refuses,
     pub(crate) part: Part,
     pub(crate) inject: Inject,
 }
@@ -48,6 +60,7 @@ pub(crate) fn all() -> Vec<Fault> {
         crate::redis::FAULTS,
         crate::redis_data::FAULTS,
         crate::sql::FAULTS,
+        crate::away::FAULTS,
         crate::sql_data::FAULTS,
         crate::network::FAULTS,
         crate::clock::FAULTS,

@@ -7,6 +7,7 @@
 //! | [`process`], [`moments`] | processes killed, at any and at exact moments |
 //! | [`redis`], [`redis_data`] | faults of Redis and of its data |
 //! | [`sql`], [`sql_data`] | faults of SQL and of its data |
+//! | [`away`] | SQL away for minutes, beside a steady load |
 //! | [`network`] | faults of the network before a store |
 //! | [`clock`], [`cluster`] | wrong clocks, and a Redis Cluster |
 //! | [`trial`] | one fault, or a soak of many, done to a world |
@@ -21,6 +22,7 @@
     reason = "in a test a surprise is a failure, and its place is its best message"
 )]
 
+mod away;
 mod clock;
 mod cluster;
 mod fault;
@@ -45,8 +47,10 @@ use crate::trial::{Outcome, soak, try_fault};
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> ExitCode {
     let settings = Settings::from_environment();
-    let is_due = |fault: &Fault| {
-        settings.asks_for(fault.name) && (!settings.is_short || fault.part == Part::Short)
+    let is_due = |fault: &Fault| match fault.part {
+        Part::Short => settings.asks_for(fault.name),
+        Part::Soak | Part::Whole => !settings.is_short && settings.asks_for(fault.name),
+        Part::Named => settings.names(fault.name),
     };
     let faults: Vec<Fault> = fault::all().into_iter().filter(is_due).collect();
     if std::env::args().any(|argument| argument == "--list") {

@@ -10,7 +10,7 @@ use tests::trial::load::ID;
 use tests::trial::world::{Shape, World};
 use tests::wait::PATIENCE;
 
-use crate::fault::{Fault, Loses, Part};
+use crate::fault::{Fault, Loses, Part, Refuses};
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault {
@@ -18,6 +18,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "SIGKILL of a process whose commit has not reached Redis",
         shape: Shape::POSTGRES,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Soak,
         inject: |world, rng| {
             Box::pin(kill_at(world, rng, Store::Redis(COMMIT), Point::BeforeRequest))
@@ -28,6 +29,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "SIGKILL of a process whose commit Redis has done, before the reply",
         shape: Shape::POSTGRES,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Short,
         inject: |world, rng| {
             Box::pin(kill_at(world, rng, Store::Redis(COMMIT), Point::BeforeReply))
@@ -38,6 +40,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "SIGKILL of a persister that has read the log and begins its transaction",
         shape: Shape::POSTGRES,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Soak,
         inject: |world, rng| {
             Box::pin(kill_at(world, rng, Store::Sql("BEGIN"), Point::BeforeRequest))
@@ -48,6 +51,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "SIGKILL of a persister that has written everything and not committed",
         shape: Shape::POSTGRES,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Soak,
         inject: |world, rng| {
             Box::pin(kill_at(world, rng, Store::Sql("COMMIT"), Point::BeforeRequest))
@@ -58,6 +62,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "SIGKILL of a persister whose transaction SQL has committed, before it trims the log",
         shape: Shape::POSTGRES,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Short,
         inject: |world, rng| {
             Box::pin(kill_at(world, rng, Store::Sql("COMMIT"), Point::BeforeReply))
@@ -68,6 +73,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "the reply to a COMMIT is lost, and the process lives",
         shape: Shape::POSTGRES,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Soak,
         inject: |world, _| Box::pin(lose_transaction_reply(world)),
     },

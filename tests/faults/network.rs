@@ -8,77 +8,87 @@ use tests::servers::proxy::{Ending, Mode, Proxy};
 use tests::trial::world::{Shape, World};
 use tokio::time::sleep;
 
-use crate::fault::{Fault, Inject, Loses, Part};
+use crate::fault::{Fault, Inject, Loses, Part, Refuses};
 
-const fn fault(name: &'static str, does: &'static str, part: Part, inject: Inject) -> Fault {
-    Fault { name, does, shape: Shape::POSTGRES, loses: Loses::Nothing, part, inject }
+/// A fault of the way to Redis.
+const fn to_redis(name: &'static str, does: &'static str, part: Part, inject: Inject) -> Fault {
+    let (shape, loses, refuses) = (Shape::POSTGRES, Loses::Nothing, Refuses::Any);
+    Fault { name, does, shape, loses, refuses, part, inject }
+}
+
+/// A fault of the way to SQL, which refuses nothing.
+const fn to_sql(name: &'static str, does: &'static str, part: Part, inject: Inject) -> Fault {
+    Fault { refuses: Refuses::Nothing, ..to_redis(name, does, part, inject) }
 }
 
 pub(crate) const FAULTS: &[Fault] = &[
-    fault("slow_redis", "each piece to and from Redis takes 20 ms to 1 s", Part::Soak, |w, rng| {
-        Box::pin(slow(w, rng, Store::Redis))
-    }),
-    fault("redis_in_bytes", "Redis is spoken to byte by byte", Part::Soak, |w, rng| {
+    to_redis(
+        "slow_redis",
+        "each piece to and from Redis takes 20 ms to 1 s",
+        Part::Soak,
+        |w, rng| Box::pin(slow(w, rng, Store::Redis)),
+    ),
+    to_redis("redis_in_bytes", "Redis is spoken to byte by byte", Part::Soak, |w, rng| {
         Box::pin(during(w, rng, Store::Redis, Mode::Bytes))
     }),
-    fault("frozen_redis", "nothing goes to or from Redis for a while", Part::Soak, |w, rng| {
+    to_redis("frozen_redis", "nothing goes to or from Redis for a while", Part::Soak, |w, rng| {
         Box::pin(during(w, rng, Store::Redis, Mode::Frozen))
     }),
-    fault(
+    to_redis(
         "half_open_redis",
         "connections to Redis are forgotten on the way, and neither end is told",
         Part::Soak,
         |w, rng| Box::pin(during(w, rng, Store::Redis, Mode::HalfOpen)),
     ),
-    fault("refused_redis", "no connection to Redis is to be had", Part::Soak, |w, rng| {
+    to_redis("refused_redis", "no connection to Redis is to be had", Part::Soak, |w, rng| {
         Box::pin(refused(w, rng, Store::Redis))
     }),
-    fault(
+    to_redis(
         "lost_redis_replies",
         "every few replies of Redis are lost, and their connections closed",
         Part::Short,
         |w, rng| Box::pin(lost_replies(w, rng, Store::Redis, Ending::Close)),
     ),
-    fault(
+    to_redis(
         "reset_redis",
         "every few replies of Redis are lost, and their connections reset",
         Part::Soak,
         |w, rng| Box::pin(lost_replies(w, rng, Store::Redis, Ending::Reset)),
     ),
-    fault("cut_redis", "connections to Redis end, again and again", Part::Soak, |w, rng| {
+    to_redis("cut_redis", "connections to Redis end, again and again", Part::Soak, |w, rng| {
         Box::pin(cut(w, rng, Store::Redis))
     }),
-    fault("slow_sql", "each piece to and from SQL takes 20 ms to 1 s", Part::Soak, |w, rng| {
+    to_sql("slow_sql", "each piece to and from SQL takes 20 ms to 1 s", Part::Soak, |w, rng| {
         Box::pin(slow(w, rng, Store::Sql))
     }),
-    fault("sql_in_bytes", "SQL is spoken to byte by byte", Part::Soak, |w, rng| {
+    to_sql("sql_in_bytes", "SQL is spoken to byte by byte", Part::Soak, |w, rng| {
         Box::pin(during(w, rng, Store::Sql, Mode::Bytes))
     }),
-    fault("frozen_sql", "nothing goes to or from SQL for a while", Part::Soak, |w, rng| {
+    to_sql("frozen_sql", "nothing goes to or from SQL for a while", Part::Soak, |w, rng| {
         Box::pin(during(w, rng, Store::Sql, Mode::Frozen))
     }),
-    fault(
+    to_sql(
         "half_open_sql",
         "connections to SQL are forgotten on the way, and neither end is told",
         Part::Short,
         |w, rng| Box::pin(during(w, rng, Store::Sql, Mode::HalfOpen)),
     ),
-    fault("refused_sql", "no connection to SQL is to be had", Part::Soak, |w, rng| {
+    to_sql("refused_sql", "no connection to SQL is to be had", Part::Soak, |w, rng| {
         Box::pin(refused(w, rng, Store::Sql))
     }),
-    fault(
+    to_sql(
         "lost_sql_replies",
         "every few replies of SQL are lost, and their connections closed",
         Part::Short,
         |w, rng| Box::pin(lost_replies(w, rng, Store::Sql, Ending::Close)),
     ),
-    fault(
+    to_sql(
         "reset_sql",
         "every few replies of SQL are lost, and their connections reset",
         Part::Soak,
         |w, rng| Box::pin(lost_replies(w, rng, Store::Sql, Ending::Reset)),
     ),
-    fault("cut_sql", "connections to SQL end, again and again", Part::Soak, |w, rng| {
+    to_sql("cut_sql", "connections to SQL end, again and again", Part::Soak, |w, rng| {
         Box::pin(cut(w, rng, Store::Sql))
     }),
 ];

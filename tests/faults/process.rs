@@ -7,7 +7,7 @@ use tests::trial::world::{Shape, World};
 use tests::wait::until;
 use tokio::time::sleep;
 
-use crate::fault::{Fault, Loses, Part};
+use crate::fault::{Fault, Loses, Part, Refuses};
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault {
@@ -15,6 +15,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "SIGKILL of one process of several",
         shape: Shape::POSTGRES,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Short,
         inject: |world, rng| Box::pin(kill_one(world, rng)),
     },
@@ -23,6 +24,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "SIGKILL of all processes at once",
         shape: Shape::SQLITE,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Soak,
         inject: |world, _| Box::pin(kill_all(world)),
     },
@@ -31,6 +33,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "SIGSTOP of one process, which goes on later as if nothing had been",
         shape: Shape::POSTGRES,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Soak,
         inject: |world, rng| Box::pin(stop_one(world, rng)),
     },
@@ -39,6 +42,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "SIGTERM of one process after the other; each has to end within a minute",
         shape: Shape::SQLITE,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Soak,
         inject: |world, _| Box::pin(restart_each(world)),
     },
@@ -47,6 +51,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "`rebuild` of each board beside writers, killed at a random step, then run to its end",
         shape: Shape::SQLITE,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Whole,
         inject: |world, rng| Box::pin(kill_rebuild(world, rng)),
     },

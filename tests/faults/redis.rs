@@ -8,7 +8,7 @@ use tests::trial::world::{RedisServers, Shape, SmallDiskOf, World};
 use tests::wait::until;
 use tokio::time::sleep;
 
-use crate::fault::{Fault, Loses, Part};
+use crate::fault::{Fault, Loses, Part, Refuses};
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault {
@@ -17,6 +17,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         shape: Shape::POSTGRES,
         // Redis postpones a write while the disk is behind.
         loses: Loses::WithRedis,
+        refuses: Refuses::Any,
         part: Part::Short,
         inject: |world, rng| Box::pin(kill(world, rng)),
     },
@@ -25,6 +26,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "SIGSTOP of Redis",
         shape: Shape::POSTGRES,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Soak,
         inject: |world, rng| Box::pin(stop(world, rng)),
     },
@@ -33,6 +35,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "a restart of Redis that loads its data for seconds and says LOADING",
         shape: Shape::SQLITE,
         loses: Loses::WithRedis,
+        refuses: Refuses::Any,
         part: Part::Soak,
         inject: |world, _| Box::pin(load_slowly(world)),
     },
@@ -41,6 +44,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "SCRIPT FLUSH again and again",
         shape: Shape::SQLITE,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Soak,
         inject: |world, rng| Box::pin(forget_scripts(world, rng)),
     },
@@ -49,6 +53,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "Redis out of memory while it runs",
         shape: Shape::SQLITE,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Short,
         inject: |world, rng| Box::pin(fill_memory(world, rng)),
     },
@@ -57,6 +62,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "Redis restarted out of memory, with all its data; reads have to go on",
         shape: Shape::SQLITE,
         loses: Loses::WithRedis,
+        refuses: Refuses::Any,
         part: Part::Whole,
         inject: |world, rng| Box::pin(restart_full(world, rng)),
     },
@@ -65,6 +71,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "the disk of the append-only file is full for a while",
         shape: Shape { small_disk: SmallDiskOf::Redis, ..Shape::SQLITE },
         loses: Loses::WithRedis,
+        refuses: Refuses::Any,
         part: Part::Whole,
         inject: |world, rng| Box::pin(fill_disk(world, rng)),
     },
@@ -73,6 +80,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "a replica in step takes over from its master, and back",
         shape: Shape { redis: RedisServers::WithReplica, ..Shape::POSTGRES },
         loses: Loses::WithRedis,
+        refuses: Refuses::Any,
         part: Part::Whole,
         inject: |world, rng| Box::pin(fail_over(world, rng, Replica::InStep)),
     },
@@ -81,6 +89,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "a replica that is seconds behind takes over from its master, and back",
         shape: Shape { redis: RedisServers::WithReplica, ..Shape::POSTGRES },
         loses: Loses::WithRedis,
+        refuses: Refuses::Any,
         part: Part::Short,
         inject: |world, rng| Box::pin(fail_over(world, rng, Replica::Behind)),
     },

@@ -2,17 +2,22 @@
 
 use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
 use tests::trial::world::{Shape, World};
 use tokio::time::sleep;
 
-use crate::fault::{Fault, Inject, Loses, Part};
+use crate::fault::{Fault, Inject, Loses, Part, Refuses};
+
+/// The longest time until a persister sees that entries are gone from a log.
+const GAP_SEEN: Duration = Duration::from_secs(2);
 
 /// A fault that may lose what only Redis had.
 const fn losing(name: &'static str, does: &'static str, part: Part, inject: Inject) -> Fault {
-    Fault { name, does, shape: Shape::SQLITE, loses: Loses::WithRedis, part, inject }
+    let (shape, loses, refuses) = (Shape::SQLITE, Loses::WithRedis, Refuses::Any);
+    Fault { name, does, shape, loses, refuses, part, inject }
 }
 
 pub(crate) const FAULTS: &[Fault] = &[
@@ -139,8 +144,10 @@ async fn trim_logs(world: &mut World) {
         for key in keys(world, "log") {
             let _: Option<i64> = world.redis[0].try_ask(&["XTRIM", &key, "MAXLEN", "0"]);
         }
-        sleep(std::time::Duration::from_millis(25)).await;
+        sleep(Duration::from_millis(25)).await;
     }
+    // Until a persister sees the gap, writers go on behind it.
+    sleep(GAP_SEEN).await;
 }
 
 async fn exhaust_log_ids(world: &mut World) {

@@ -60,11 +60,16 @@ impl Report {
         let seconds = |time: Option<&std::time::Duration>| {
             time.map_or_else(|| "–".to_owned(), |time| format!("{:.1}", time.as_secs_f64()))
         };
+        let allowed = match outcome.may_lose {
+            true => verdict.lost_with_redis.to_string(),
+            false => "–".to_owned(),
+        };
         let row = json!({
             "does": outcome.does, "runs": outcome.runs, "held": outcome.holds(),
             "sent": verdict.sent, "confirmed": verdict.acknowledged,
-            "lost": verdict.lost, "allowed": verdict.lost_with_redis,
-            "doubled": verdict.doubled, "refused": verdict.false_refusals,
+            "lost": verdict.lost, "allowed": allowed,
+            "doubled": verdict.doubled, "refused": verdict.refused,
+            "falsely": verdict.false_refusals,
             "half": seconds(recoveries.get(recoveries.len() / 2)),
             "longest": seconds(recoveries.last()),
             "run": self.run, "seed": self.seed,
@@ -102,22 +107,24 @@ impl Report {
         runs.dedup();
         let mut table = format!("Runs:\n\n{}\n\n", runs.join("\n"));
         table.push_str(
-            "| fault | done | sent | confirmed | lost | of Redis alone | doubled | false refusals \
-                | recovered in s, half / all | outcome |\n|---|---|---|---|---|---|---|---|---|---|\n",
+            "| fault | done | sent | confirmed | lost | of Redis alone | doubled | refused \
+                | false refusals | recovered in s, half / all | outcome |\n\
+                |---|---|---|---|---|---|---|---|---|---|---|\n",
         );
         for (name, row) in rows {
             let text = |column: &str| row[column].as_str().unwrap_or_default().to_owned();
             let held = if row["held"] == true { "held" } else { "**did not hold**" };
             table.push_str(&format!(
-                "| `{name}`: {} | {} | {} | {} | {} | {} | {} | {} | {} / {} | {held} |\n",
+                "| `{name}`: {} | {} | {} | {} | {} | {} | {} | {} | {} | {} / {} | {held} |\n",
                 text("does"),
                 row["runs"],
                 row["sent"],
                 row["confirmed"],
                 row["lost"],
-                row["allowed"],
+                text("allowed"),
                 row["doubled"],
                 row["refused"],
+                row["falsely"],
                 text("half"),
                 text("longest"),
             ));

@@ -56,6 +56,16 @@ impl Settings {
         let name = format!("faults::{name}");
         self.only.is_empty() || self.only.iter().any(|part| name.contains(part.as_str()))
     }
+
+    /// True if a fault was asked for by its whole name.
+    pub(crate) fn names(&self, name: &str) -> bool {
+        self.only.iter().any(|only| only == name)
+    }
+}
+
+/// How long SQL is away beside a steady load: `FAULTS_AWAY_SECONDS`.
+pub(crate) fn away() -> Duration {
+    Duration::from_secs(number("FAULTS_AWAY_SECONDS").unwrap_or(600))
 }
 
 /// A variable that is set and not empty: `make` passes on empty ones.

@@ -10,11 +10,12 @@ use tests::trial::world::{Shape, World};
 use tests::wait::until;
 use tokio::time::sleep;
 
-use crate::fault::{Fault, Inject, Loses, Part};
+use crate::fault::{Fault, Inject, Loses, Part, Refuses};
 
-/// A fault of PostgreSQL, which loses nothing.
+/// A fault of PostgreSQL, which loses and refuses nothing.
 const fn of_postgres(name: &'static str, does: &'static str, part: Part, inject: Inject) -> Fault {
-    Fault { name, does, shape: Shape::POSTGRES, loses: Loses::Nothing, part, inject }
+    let (shape, loses, refuses) = (Shape::POSTGRES, Loses::Nothing, Refuses::Nothing);
+    Fault { name, does, shape, loses, refuses, part, inject }
 }
 
 pub(crate) const FAULTS: &[Fault] = &[
@@ -62,6 +63,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "another program holds the write lock of SQLite",
         shape: Shape::SQLITE,
         loses: Loses::Nothing,
+        refuses: Refuses::Nothing,
         part: Part::Whole,
         inject: |world, rng| Box::pin(lock_sqlite(world, rng)),
     },
@@ -70,6 +72,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "PostgreSQL away until the log may hold no more; writes are refused then",
         shape: Shape { settings: &[("LAUREL_LOG_COMMITS_MAX", "20")], ..Shape::POSTGRES },
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Whole,
         inject: |world, _| Box::pin(fill_log(world)),
     },

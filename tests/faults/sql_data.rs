@@ -7,7 +7,7 @@ use tests::servers::program::signal;
 use tests::trial::world::{Shape, SmallDiskOf, World};
 use tokio::time::sleep;
 
-use crate::fault::{Fault, Loses, Part};
+use crate::fault::{Fault, Loses, Part, Refuses};
 use crate::process::kill_all;
 
 pub(crate) const FAULTS: &[Fault] = &[
@@ -16,6 +16,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "SQLite's disk is full for a while; later a SIGKILL of all processes",
         shape: Shape { small_disk: SmallDiskOf::Sql, ..Shape::SQLITE },
         loses: Loses::Nothing,
+        refuses: Refuses::Nothing,
         part: Part::Short,
         inject: |world, rng| Box::pin(fill_sqlite_disk(world, rng)),
     },
@@ -24,6 +25,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "PostgreSQL's disk is full for a while",
         shape: Shape { small_disk: SmallDiskOf::Sql, ..Shape::POSTGRES },
         loses: Loses::Nothing,
+        refuses: Refuses::Nothing,
         part: Part::Whole,
         inject: |world, rng| Box::pin(fill_postgres_disk(world, rng)),
     },
@@ -32,6 +34,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "PostgreSQL restored from a backup that is seconds old",
         shape: Shape::POSTGRES,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Whole,
         inject: |world, rng| Box::pin(restore_postgres(world, rng)),
     },
@@ -40,6 +43,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         does: "all processes stopped, and SQLite restored from a copy that is seconds old",
         shape: Shape::SQLITE,
         loses: Loses::Nothing,
+        refuses: Refuses::Any,
         part: Part::Whole,
         inject: |world, rng| Box::pin(restore_sqlite(world, rng)),
     },

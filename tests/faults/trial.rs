@@ -8,11 +8,11 @@ use futures::FutureExt;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
-use tests::trial::verdict::Verdict;
+use tests::trial::verdict::{Loss, Verdict};
 use tests::trial::world::{Clocks, RedisServers, Shape, SmallDiskOf, World};
 use tokio::time::sleep;
 
-use crate::fault::{Fault, Loses, Part, all};
+use crate::fault::{Fault, Loses, Part, Refuses, all};
 use crate::report;
 use crate::settings::Settings;
 
@@ -27,6 +27,8 @@ pub(crate) struct Outcome {
     pub(crate) name: String,
     pub(crate) does: String,
     pub(crate) is_soak: bool,
+    /// True if events that only Redis had may be lost.
+    pub(crate) may_lose: bool,
     /// How many faults were done.
     pub(crate) runs: usize,
     /// How long the trial took.
@@ -59,7 +61,7 @@ impl Outcome {
         let recovery = verdict.recoveries.iter().max().copied().unwrap_or_default();
         format!(
             "{:<26} {held} in {seconds:.0} s: {} faults, {} sent, {} confirmed, {} lost ({} as \
-                allowed), {} doubled, {} false refusals, recovered in {:.1} s",
+                allowed), {} doubled, {} refused, {} false refusals, recovered in {:.1} s",
             self.name,
             self.runs,
             verdict.sent,
@@ -67,6 +69,7 @@ impl Outcome {
             verdict.lost,
             verdict.lost_with_redis,
             verdict.doubled,
+            verdict.refused,
             verdict.false_refusals,
             recovery.as_secs_f64(),
         )
@@ -90,6 +93,7 @@ pub(crate) async fn try_fault(fault: &Fault, settings: &Settings) -> Outcome {
         name: fault.name.to_owned(),
         does: fault.does.to_owned(),
         is_soak: false,
+        may_lose: fault.loses == Loses::WithRedis,
         runs: settings.runs,
         took: began.elapsed(),
         verdict,
@@ -123,6 +127,7 @@ pub(crate) async fn soak(duration: Duration, settings: &Settings) -> Outcome {
             duration.as_secs()
         ),
         is_soak: true,
+        may_lose: true,
         runs,
         took: began.elapsed(),
         verdict,
@@ -132,7 +137,7 @@ pub(crate) async fn soak(duration: Duration, settings: &Settings) -> Outcome {
 /// True for faults that the world of a soak can have: those of a world without anything special.
 fn is_soaked(fault: &Fault) -> bool {
     let shape = fault.shape;
-    fault.part != Part::Whole
+    matches!(fault.part, Part::Short | Part::Soak)
         && shape.redis == RedisServers::One
         && shape.small_disk == SmallDiskOf::None
         && shape.clocks == Clocks::OfMachine
@@ -143,25 +148,38 @@ struct Trial<'a> {
     settings: &'a Settings,
     world: World,
     recoveries: Vec<Option<Duration>>,
-    /// The end of the last fault that may lose what only Redis has.
-    redis_lost_until: Option<Instant>,
+    /// SQL has each event that was acknowledged before this instant.
+    in_sql: Instant,
+    /// The spans of time in which Redis may have lost events that SQL did not have.
+    losses: Vec<Loss>,
+    /// The faults that refused scores against the promise.
+    findings: Vec<String>,
 }
 
 impl<'a> Trial<'a> {
     async fn start(shape: Shape, seed: u64, settings: &'a Settings) -> Self {
         let mut world = World::start(shape, seed, settings.lasts).await;
+        let in_sql = Instant::now();
         world.load.start();
         sleep(settings.calm).await;
-        Self { settings, world, recoveries: vec![], redis_lost_until: None }
+        Self { settings, world, recoveries: vec![], in_sql, losses: vec![], findings: vec![] }
     }
 
     /// Does a fault to the world, and waits until it has recovered.
     async fn befall(&mut self, fault: &Fault, rng: &mut StdRng) {
+        let began = Instant::now();
         (fault.inject)(&mut self.world, rng).await;
         if fault.loses == Loses::WithRedis {
-            self.redis_lost_until = Some(Instant::now());
+            self.losses.push(Loss { from: self.in_sql, until: Instant::now() });
         }
-        self.recoveries.push(self.world.recover(self.settings.recovery_longest).await);
+        let recovered = self.world.recover(self.settings.recovery_longest).await;
+        self.recoveries.push(recovered.map(|recovered| recovered.took));
+        self.in_sql = recovered.map_or(self.in_sql, |recovered| recovered.in_sql);
+        // An answer may be one to a request from before.
+        let refused = self.world.load.refusals().iter().filter(|asked| **asked > began).count();
+        if fault.refuses == Refuses::Nothing && refused > 0 {
+            self.findings.push(format!("refused beside {}: {refused}", fault.name));
+        }
         sleep(self.settings.calm).await;
     }
 
@@ -171,7 +189,8 @@ impl<'a> Trial<'a> {
         if self.world.recover(self.settings.recovery_longest).await.is_none() {
             self.recoveries.push(None);
         }
-        let verdict = Verdict::of(&self.world, rng, self.recoveries, self.redis_lost_until).await;
+        let mut verdict = Verdict::of(&self.world, rng, self.recoveries, &self.losses).await;
+        verdict.findings.append(&mut self.findings);
         if !verdict.holds() {
             self.world.keep_logs(&report::directory().join(name));
         }

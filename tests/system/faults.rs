@@ -17,3 +17,4 @@ mod sql_away;
 mod strangers;
 mod two_hosts;
 mod watched_stores;
+mod wrong_place;

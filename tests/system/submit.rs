@@ -3,6 +3,8 @@
 mod durability;
 mod event_ids;
 mod full_log;
+mod horizon;
+mod many_boards;
 mod random_games;
 mod refusals;
 mod skewed_clocks;

@@ -27,6 +27,10 @@ const IDS_MAX: usize = 1000;
 /// The most members in one SELECT.
 const MEMBERS_MAX: usize = 200;
 
+/// How far ahead of this process' clock the bucket of a move's mark lies, in milliseconds. Redis
+/// drops a bucket by its own clock, which may be days ahead.
+const MARK_AHEAD_MS: i64 = 30 * 24 * 3_600_000;
+
 /// A bucket of a partition's event ids, with a field and value in it.
 type Seen = (i64, (String, String));
 
@@ -197,7 +201,7 @@ impl Moving<'_> {
 
     /// The bucket and field of the mark that shows that the ids were copied.
     pub(super) fn ids_mark(&self) -> (i64, String) {
-        let bucket = self.deployment.dedup.bucket(self.began_ms);
+        let bucket = self.deployment.dedup.bucket(self.began_ms + MARK_AHEAD_MS);
         (bucket, seen_mark(self.board.no, &self.reshard.id))
     }
 

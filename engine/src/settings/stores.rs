@@ -74,8 +74,8 @@ pub struct Settings {
     pub dedup_hours: Option<u32>,
     /// The commits that a partition's log may hold while SQL is away; beyond that the server
     /// refuses submissions. Up to a tenth of them, at most 1000, stay in the log although SQL has
-    /// them.
-    #[arg(long, env = "LAUREL_LOG_COMMITS_MAX", default_value_t = 100_000, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    /// them. By default so many that the bytes are the limit, even of commits of one score.
+    #[arg(long, env = "LAUREL_LOG_COMMITS_MAX", default_value_t = 1_000_000, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub log_commits_max: u64,
     /// The bytes of the commits that a partition's log may hold while SQL is away, 1 MiB to 1 TiB;
     /// beyond that the server refuses submissions. Redis needs that much memory for each partition.

@@ -48,10 +48,11 @@ impl Dedup {
         self.window_ms + BUCKET_MS
     }
 
-    /// The time for which a partition keeps a bucket after its last write, in milliseconds. It
-    /// differs by partition, as Redis frees a bucket at once.
-    fn expiry_ms(self, partition: PartitionNo) -> i64 {
-        self.kept_ms() + i64::from(partition.0) * 1000 % SPREAD_MS
+    /// The instant at which Redis drops a bucket of a partition, in Unix milliseconds: none of its
+    /// ids counts by then, as the deployment's clock is never behind that of Redis. It differs by
+    /// partition, as Redis frees a bucket at once.
+    fn expires_at_ms(self, partition: PartitionNo, bucket: i64) -> i64 {
+        (bucket + 1) * BUCKET_MS + self.window_ms + i64::from(partition.0) * 1000 % SPREAD_MS
     }
 }
 
@@ -203,7 +204,8 @@ impl Writes {
         self.push("UNLINK", key, vec![]);
     }
 
-    /// Remembers event ids in a bucket: `HSET`, then `PEXPIRE`.
+    /// Remembers event ids in a bucket: `HSET`, then `PEXPIREAT`. A duration would be one of a clock
+    /// that may step.
     pub fn set_seen(
         &mut self,
         keys: &KeySpace,
@@ -220,7 +222,8 @@ impl Writes {
             );
         }
         if !seen.is_empty() {
-            self.push("PEXPIRE", &key, vec![dedup.expiry_ms(partition).to_string()]);
+            let expires_at_ms = dedup.expires_at_ms(partition, bucket);
+            self.push("PEXPIREAT", &key, vec![expires_at_ms.to_string()]);
         }
     }
 
@@ -335,8 +338,8 @@ mod tests {
             prop_assert!(counts(accepted_ms) && counts(accepted_ms + dedup.window_ms));
             prop_assert!(!counts(accepted_ms + dedup.kept_ms() + 1));
             // Redis keeps a bucket for as long as its ids count.
-            let expires_ms = accepted_ms + dedup.expiry_ms(PartitionNo(0));
-            prop_assert!(later_ms == 0 || !counts(expires_ms + later_ms));
+            let expires_at_ms = dedup.expires_at_ms(PartitionNo(0), dedup.bucket(accepted_ms));
+            prop_assert!(counts(expires_at_ms - 1) && !counts(expires_at_ms + later_ms));
         }
     }
 }

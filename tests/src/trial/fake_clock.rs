@@ -1,6 +1,17 @@
-//! A clock of its own for a process, by libfaketime; it can be set while the process runs.
+//! A clock of its own for a process, by a library that is loaded before libc; it can be set while
+//! the process runs.
+//!
+//! libfaketime is none for redis-server: the two wait for each other while its allocator starts.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// The source of the library.
+const SOURCE: &str = include_str!("fake_clock.c");
+
+static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
 
 /// A clock that is off by some seconds; right at first.
 pub struct FakeClock {
@@ -31,23 +42,29 @@ impl FakeClock {
 
     /// The variables of a process that goes by it. Timers go by the machine's clock.
     pub fn variables(&self) -> Vec<(String, String)> {
-        [
-            ("LD_PRELOAD", library().display().to_string()),
-            ("FAKETIME_TIMESTAMP_FILE", self.file.display().to_string()),
-            ("FAKETIME_CACHE_DURATION", "1".to_owned()),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into()
+        let library = LIBRARY.get_or_init(build);
+        [("LD_PRELOAD", library), ("FAKE_CLOCK_FILE", &self.file)]
+            .map(|(name, path)| (name.to_owned(), path.display().to_string()))
+            .into()
     }
 }
 
-/// The library for programs with threads.
-fn library() -> PathBuf {
-    let roots = ["/usr/lib", "/usr/lib64", "/usr/local/lib"];
-    let below = roots.into_iter().filter_map(|root| std::fs::read_dir(root).ok()).flatten();
-    let dirs = below.filter_map(|entry| Some(entry.ok()?.path()));
-    let dirs = dirs.flat_map(|dir| [dir.join("faketime"), dir]);
-    let mut places = dirs.map(|dir| dir.join("libfaketimeMT.so.1"));
-    places.find(|place| place.exists()).expect("libfaketime is installed: `make faults` does it")
+/// Compiles the library beside this test, by the compiler that links it.
+fn build() -> PathBuf {
+    let library = std::env::current_exe().unwrap().with_file_name("fake_clock.so");
+    // Renamed, as another test may build it at the same time.
+    let built = library.with_extension(std::process::id().to_string());
+    let mut compiler = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O2", "-x", "c", "-o"])
+        .arg(&built)
+        .arg("-")
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("cc is installed, as Rust needs it");
+    let mut input = compiler.stdin.take().expect("it is piped");
+    input.write_all(SOURCE.as_bytes()).unwrap();
+    drop(input);
+    assert!(compiler.wait().unwrap().success(), "cc compiles fake_clock.c");
+    std::fs::rename(&built, &library).unwrap();
+    library
 }

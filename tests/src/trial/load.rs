@@ -5,6 +5,8 @@
 //! not told the outcome often sends again, through any process; some send again what they were
 //! told.
 
+pub mod steady;
+
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -67,8 +69,17 @@ pub struct Record {
     /// The index of its board.
     pub board: usize,
     pub state: State,
-    /// The time at which it was first acknowledged.
-    pub acknowledged: Option<Instant>,
+    /// The last time that it was acknowledged.
+    pub acknowledged: Option<Acknowledged>,
+}
+
+/// The request that an event was acknowledged by. The event was in Redis at an instant in between.
+#[derive(Debug, Clone, Copy)]
+pub struct Acknowledged {
+    /// When it was sent.
+    pub asked: Instant,
+    /// When its answer came.
+    pub told: Instant,
 }
 
 /// Answers that should not have been given.
@@ -89,6 +100,8 @@ struct Shared {
     targets: RwLock<Vec<String>>,
     records: Mutex<Vec<Record>>,
     false_answers: Mutex<FalseAnswers>,
+    /// For each refusal of an event, when its request was sent.
+    refusals: Mutex<Vec<Instant>>,
     /// True while clients are to send.
     is_on: AtomicBool,
 }
@@ -111,6 +124,7 @@ impl Load {
             targets: RwLock::new(targets),
             records: Mutex::default(),
             false_answers: Mutex::default(),
+            refusals: Mutex::default(),
             is_on: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared), clients: vec![] }
@@ -162,6 +176,11 @@ impl Load {
     /// Answers so far that should not have been given.
     pub fn false_answers(&self) -> FalseAnswers {
         lock(&self.shared.false_answers).clone()
+    }
+
+    /// For each refusal of an event so far, when its request was sent.
+    pub fn refusals(&self) -> MutexGuard<'_, Vec<Instant>> {
+        lock(&self.shared.refusals)
     }
 
     /// An event.
@@ -281,6 +300,7 @@ impl Shared {
         let variables = json!({ "board": board.slug, "scores": scores, "ack": ack_name });
         let body = json!({ "query": SUBMIT_SCORES, "variables": variables });
         let request = self.client.post(format!("{target}/graphql")).bearer_auth(&self.token);
+        let asked = Instant::now();
         let answer = match request.json(&body).send().await {
             Ok(answer) => answer.json::<Value>().await.unwrap_or_default(),
             Err(_) => Value::Null,
@@ -292,7 +312,10 @@ impl Shared {
                     let code = result["error"]["code"].as_str().unwrap_or_default();
                     let status = result["status"].as_str().unwrap_or_default();
                     let state = self.state_told(status, code, ack, &result["error"]["message"]);
-                    self.note(number, state);
+                    if status == "DUPLICATE" {
+                        self.check_duplicate(number);
+                    }
+                    self.note(number, state, asked);
                 }
             }
             None => {
@@ -300,7 +323,7 @@ impl Shared {
                 let code = error["extensions"]["code"].as_str().unwrap_or("TIMEOUT");
                 let status = if code == "TIMEOUT" { "UNKNOWN" } else { "REJECTED" };
                 let state = self.state_told(status, code, ack, &error["message"]);
-                numbers.for_each(|number| self.note(number, state));
+                numbers.for_each(|number| self.note(number, state, asked));
             }
         }
     }
@@ -314,18 +337,33 @@ impl Shared {
             ("UNKNOWN", _) => State::Unknown,
             ("REJECTED", "UNAVAILABLE") => State::Refused,
             _ => {
-                let mut answers = lock(&self.false_answers);
-                answers.count += 1;
-                if answers.shown.len() < FALSE_ANSWERS_SHOWN {
-                    answers.shown.push(format!("{status} {code} {message}"));
-                }
+                self.note_false_answer(format!("{status} {code} {message}"));
                 State::Refused
             }
         }
     }
 
-    /// Keeps what an answer said: a refusal does not take back an earlier answer.
-    fn note(&self, number: usize, told: State) {
+    /// Checks that an event that counted before was sent before, and not refused each time.
+    fn check_duplicate(&self, number: usize) {
+        let state = lock(&self.records)[number].state;
+        if state == State::Refused {
+            self.note_false_answer(format!("DUPLICATE of {ID}{number}, which was refused"));
+        }
+    }
+
+    fn note_false_answer(&self, answer: String) {
+        let mut answers = lock(&self.false_answers);
+        answers.count += 1;
+        if answers.shown.len() < FALSE_ANSWERS_SHOWN {
+            answers.shown.push(answer);
+        }
+    }
+
+    /// Keeps an answer: a refusal does not take back an earlier one.
+    fn note(&self, number: usize, told: State, asked: Instant) {
+        if told == State::Refused {
+            lock(&self.refusals).push(asked);
+        }
         let mut records = lock(&self.records);
         let record = &mut records[number];
         let is_more = match told {
@@ -337,8 +375,8 @@ impl Shared {
         if is_more {
             record.state = told;
         }
-        if matches!(told, State::Applied | State::Durable) && record.acknowledged.is_none() {
-            record.acknowledged = Some(Instant::now());
+        if matches!(told, State::Applied | State::Durable) {
+            record.acknowledged = Some(Acknowledged { asked, told: Instant::now() });
         }
     }
 }

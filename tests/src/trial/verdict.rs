@@ -16,7 +16,7 @@ use sea_orm::{ConnectionTrait, Statement};
 use crate::api::listing::check_standings;
 use crate::jobs::analytics::output_beside;
 use crate::model::oracle::{Event, Oracle};
-use crate::trial::load::{ID, Record, State};
+use crate::trial::load::{Acknowledged, ID, Record, State};
 use crate::trial::world::World;
 
 /// How many confirmed events are sent once more at the end.
@@ -47,6 +47,8 @@ pub struct Verdict {
     pub lost: usize,
     /// Events that SQL has more than once.
     pub doubled: usize,
+    /// How often an event was refused, as a store was away or full.
+    pub refused: usize,
     /// Refused events that SQL has, and refusals of another kind than that a store is away.
     pub false_refusals: usize,
     /// The times until the deployment took and persisted scores again, a fault each.
@@ -58,19 +60,35 @@ pub struct Verdict {
 /// How often SQL has each event, by number.
 type Counts = HashMap<usize, usize>;
 
+/// A span of time in which Redis may have lost events that SQL did not have.
+#[derive(Debug, Clone, Copy)]
+pub struct Loss {
+    /// SQL has what was acknowledged before.
+    pub from: Instant,
+    /// The end of the fault.
+    pub until: Instant,
+}
+
+impl Loss {
+    /// True if an event may have been in Redis alone in that time.
+    fn excuses(&self, acknowledged: &Acknowledged) -> bool {
+        acknowledged.asked < self.until && acknowledged.told > self.from
+    }
+}
+
 impl Verdict {
     /// True if all was as promised.
     pub fn holds(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// Judges a world without faults whose load has stopped. Events that were confirmed as ranked
-    /// before `redis_lost_until`, but not as being in SQL, may be lost.
+    /// Judges a world without faults whose load has stopped. Events that were last confirmed during
+    /// one of `losses`, as ranked and not as being in SQL, may be lost.
     pub async fn of(
         world: &World,
         rng: &mut StdRng,
         recoveries: Vec<Option<Duration>>,
-        redis_lost_until: Option<Instant>,
+        losses: &[Loss],
     ) -> Self {
         let mut verdict = Self::default();
         let never = recoveries.iter().filter(|time| time.is_none()).count();
@@ -78,15 +96,16 @@ impl Verdict {
             verdict.findings.push(format!("did not recover in time: {never} of the faults"));
         }
         verdict.recoveries = recoveries.into_iter().flatten().collect();
-        verdict.judge_answers(world, redis_lost_until).await;
+        verdict.judge_answers(world, losses).await;
         verdict.send_again(world, rng).await;
+        verdict.judge_refusals(world);
         verdict.judge_history(world).await;
         verdict.judge_diff(world).await;
         verdict
     }
 
     /// Compares the answers with SQL.
-    async fn judge_answers(&mut self, world: &World, redis_lost_until: Option<Instant>) {
+    async fn judge_answers(&mut self, world: &World, losses: &[Loss]) {
         let records: Vec<Record> = world.load.records().clone();
         let (counts, strangers) = history(world).await;
         if strangers > 0 {
@@ -102,8 +121,10 @@ impl Verdict {
                 refused.push(number);
             }
             if is_confirmed && !is_there {
-                let was_early = record.acknowledged.is_some_and(|at| Some(at) < redis_lost_until);
-                match record.state == State::Applied && was_early {
+                let is_excused = record
+                    .acknowledged
+                    .is_some_and(|at| losses.iter().any(|loss| loss.excuses(&at)));
+                match record.state == State::Applied && is_excused {
                     true => self.lost_with_redis += 1,
                     false => lost.push(format!("{ID}{number} ({:?})", record.state)),
                 }
@@ -113,9 +134,15 @@ impl Verdict {
         self.find("confirmed, but not in SQL", &lost);
         let refused: Vec<String> = refused.iter().map(|number| format!("{ID}{number}")).collect();
         self.find("refused, but in SQL", &refused);
+        self.false_refusals = refused.len();
+    }
+
+    /// Takes over the answers that the clients found to be wrong.
+    fn judge_refusals(&mut self, world: &World) {
         let answers = world.load.false_answers();
-        self.find("refused without a cause", &answers.shown);
-        self.false_refusals = refused.len() + answers.count;
+        self.find("answers without a cause", &answers.shown);
+        self.false_refusals += answers.count;
+        self.refused = world.load.refusals().len();
     }
 
     /// Makes what is unknown definite, and repeats some of what is known, through any process.
@@ -158,6 +185,13 @@ impl Verdict {
         let doubled: Vec<String> = doubled.iter().map(|number| format!("{ID}{number}")).collect();
         self.find("more than once in SQL", &doubled);
         let records: Vec<Record> = world.load.records().clone();
+        let is_missing = |(number, record): &(usize, &Record)| {
+            record.state == State::Durable && !counts.contains_key(number)
+        };
+        // Those that were sent again have been confirmed since the answers were judged.
+        let missing = records.iter().enumerate().filter(is_missing);
+        let missing: Vec<String> = missing.map(|(number, _)| format!("{ID}{number}")).collect();
+        self.find("durable at the end, but not in SQL", &missing);
         for (index, board) in world.load.boards().iter().enumerate() {
             let mut events: Vec<Event> = vec![];
             for (&number, &count) in &counts {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::api::Api;
 use crate::clock::{DAY_MS, now_ms};
@@ -21,6 +21,9 @@ use crate::trial::load::Load;
 
 /// The pause between two looks for recovery.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest wait for an answer whether a process is ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The most lines of a log that are kept of a trial that failed.
 const LOG_LINES: usize = 400;
@@ -83,6 +86,15 @@ impl Shape {
 
     /// Two processes on SQLite and one Redis.
     pub const SQLITE: Self = Self { sql: Sql::Sqlite, ..Self::POSTGRES };
+}
+
+/// A world that has recovered from a fault.
+#[derive(Debug, Clone, Copy)]
+pub struct Recovered {
+    /// The time that it took.
+    pub took: Duration,
+    /// SQL has each event that was acknowledged before this instant, unless it was lost by then.
+    pub in_sql: Instant,
 }
 
 /// A deployment with its stores, its processes and its load.
@@ -205,19 +217,25 @@ impl World {
         self.retarget();
     }
 
-    /// Waits until every process is ready and confirms new events as durable; the time that took.
-    /// Nothing after `longest`.
-    pub async fn recover(&self, longest: Duration) -> Option<Duration> {
+    /// Waits until every process is ready and confirms new events as durable. Nothing after
+    /// `longest`.
+    pub async fn recover(&self, longest: Duration) -> Option<Recovered> {
         let began = Instant::now();
+        let mut in_sql = began;
         for api in &self.apis {
-            while !is_ready(api).await || !self.load.probe(api.url()).await {
+            loop {
+                // Each partition gets its commits to SQL in their order.
+                in_sql = Instant::now();
+                if is_ready(api).await && self.load.probe(api.url()).await {
+                    break;
+                }
                 if began.elapsed() > longest {
                     return None;
                 }
                 sleep(PAUSE).await;
             }
         }
-        Some(began.elapsed())
+        Some(Recovered { took: began.elapsed(), in_sql })
     }
 
     /// Keeps the ends of the logs of all processes in a directory.
@@ -277,8 +295,8 @@ impl World {
 }
 
 async fn is_ready(api: &Api) -> bool {
-    let answer = reqwest::get(format!("{}/readyz", api.url())).await;
-    answer.is_ok_and(|answer| answer.status().is_success())
+    let asked = timeout(READY_TIMEOUT, reqwest::get(format!("{}/readyz", api.url()))).await;
+    asked.is_ok_and(|answer| answer.is_ok_and(|answer| answer.status().is_success()))
 }
 
 /// A clock for each process, and one for Redis.

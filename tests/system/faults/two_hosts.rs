@@ -1,7 +1,8 @@
 //! Two hosts with one database and a private Redis each: the second does not start.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use reqwest::StatusCode;
@@ -10,6 +11,7 @@ use tests::api::Api;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::program::signal;
 use tests::servers::redis_server::RedisServer;
+use tests::wait::until;
 
 /// A command in the data directory of another host.
 fn elsewhere(deployment: &Arc<Deployment>, mut command: Command) -> Command {
@@ -55,6 +57,69 @@ async fn a_second_host_with_a_private_redis_does_not_start() {
         beside.stop().await;
         api.stop().await;
         assert_eq!(deployment.number("SELECT count(*) FROM process").await, 0);
+    }
+}
+
+/// A host that starts; it is stopped when dropped, and its private Redis with it.
+struct Host {
+    child: Child,
+    printed: PathBuf,
+    log: PathBuf,
+}
+
+impl Host {
+    fn start(deployment: &Arc<Deployment>, number: usize) -> Self {
+        let (printed, log) = (deployment.new_file("printed"), deployment.new_file("log"));
+        let mut command = deployment.api(&["serve"]);
+        command
+            .env("LAUREL_DATA_DIR", deployment.path(&format!("host-{number}")))
+            .env("LAUREL_LISTEN", "127.0.0.1:0")
+            .stdout(File::create(&printed).unwrap())
+            .stderr(File::create(&log).unwrap());
+        Self { child: command.spawn().unwrap(), printed, log }
+    }
+
+    /// True if it serves, false if it has ended, and nothing before.
+    fn serves(&mut self) -> Option<bool> {
+        if let Some(status) = self.child.try_wait().unwrap() {
+            assert!(!status.success(), "{status}");
+            return Some(false);
+        }
+        let printed = fs::read_to_string(&self.printed).unwrap();
+        printed.contains("Laurel is on ").then_some(true)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            signal("TERM", self.child.id());
+        }
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_three_hosts_that_start_at_once_with_a_redis_each_one_serves_at_most() {
+    for _ in 0..3 {
+        let deployment = Deployment::new(Sql::Postgres, Redis::Private).await;
+        deployment.settings().sql.create().await.unwrap().close().await.unwrap();
+        let mut hosts: Vec<Host> = (0..3).map(|number| Host::start(&deployment, number)).collect();
+        let serving = until("each host serves or has ended", async || {
+            hosts.iter_mut().map(Host::serves).collect::<Option<Vec<bool>>>()
+        })
+        .await;
+        let count = serving.iter().filter(|serves| **serves).count();
+        assert!(count <= 1, "{count} hosts serve, each with a Redis of its own");
+        for (host, _) in hosts.iter().zip(&serving).filter(|(_, serves)| !**serves) {
+            let told = fs::read_to_string(&host.log).unwrap();
+            assert!(told.contains("LAUREL_REDIS_URL"), "{told}");
+        }
+        drop(hosts);
+        // None of them is in the way of the next one.
+        let mut host = Host::start(&deployment, 0);
+        let serves = until("a host alone serves or has ended", async || host.serves()).await;
+        assert!(serves, "{}", fs::read_to_string(&host.log).unwrap());
     }
 }
 

@@ -11,7 +11,7 @@ use rand::RngExt;
 use redis::FromRedisValue;
 use reqwest::StatusCode;
 use sea_orm::{ConnectionTrait, Statement};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::api::metrics::metrics_of;
@@ -158,6 +158,50 @@ async fn evicted_entries_are_told_until_a_diff_leaves_nothing() {
     until_ready_says(&api, StatusCode::OK, "ready\n").await;
     let read = "{ board(slug: \"b\") { standings { size } } }";
     assert_eq!(api.data(read, json!({})).await["board"]["standings"]["size"], 500);
+    check_diff(&deployment);
+}
+
+#[tokio::test]
+async fn scores_that_came_while_keys_were_evicted_are_right_after_a_repair() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    api.create_board(json!({ "slug": "b", "policy": "SUM" })).await;
+    let scores = |members: usize, score: i64| -> Value {
+        (0..members)
+            .map(|number| json!({ "member": format!("m{number}"), "score": score }))
+            .collect()
+    };
+    submit_durably(&api, "b", scores(10, 5)).await;
+    // Only keys with an end are evicted, so the heads stay, and no recovery sees that entries went.
+    let found: Vec<String> = ask(&deployment, &["KEYS", "laurel:*:z:*:all:all"]).await;
+    let [key] = &found[..] else { panic!("{found:?}") };
+    let _: i64 = ask(&deployment, &["EXPIRE", key, "3600"]).await;
+    configure(&deployment, "maxmemory-policy", "volatile-ttl").await;
+    configure(&deployment, "maxmemory", "1").await;
+    until("the entries are evicted", async || {
+        let _: redis::RedisResult<()> =
+            redis::cmd("SET").arg("x").arg("y").query_async(&mut deployment.redis().await).await;
+        let count: i64 = ask(&deployment, &["EXISTS", key]).await;
+        (count == 0).then_some(())
+    })
+    .await;
+    configure(&deployment, "maxmemory", "0").await;
+    // The sums of these begin at nothing in Redis, and go on in SQL.
+    submit_durably(&api, "b", scores(5, 2)).await;
+    configure(&deployment, "maxmemory-policy", "noeviction").await;
+    deployment.analytics(&["diff", "--repair"]);
+    let read = "{ board(slug: \"b\") { standings {
+        size ranks(members: [\"m0\", \"m4\", \"m5\", \"m9\"]) { score }
+    } } }";
+    let expected = json!({
+        "size": 10,
+        "ranks": [{ "score": "7" }, { "score": "7" }, { "score": "5" }, { "score": "5" }],
+    });
+    until("the standings are what the history adds up to", async || {
+        let data = api.data(read, json!({})).await;
+        (data["board"]["standings"] == expected).then_some(())
+    })
+    .await;
     check_diff(&deployment);
 }
 

@@ -67,6 +67,29 @@ async fn an_event_id_is_remembered_by_sql_when_redis_is_emptied() {
 }
 
 #[tokio::test]
+async fn an_event_that_only_redis_has_is_refused_with_other_content_by_every_process() {
+    let (deployment, api) = scored(Redis::Own).await;
+    api.stop().await;
+    let silent = Api::start_with(&deployment, &["--no-workers"]).await;
+    let other = Api::start_with(&deployment, &["--no-workers"]).await;
+    let of = |score: i64| json!([{ "member": "bob", "score": score, "eventId": "e2" }]);
+    assert_eq!(submit(&silent, "b", of(1)).await["accepted"], 1);
+    for api in [&silent, &other] {
+        for told in [submit(api, "b", of(2)).await, submit_durably(api, "b", of(2)).await] {
+            let result = &told["results"][0];
+            let told = (&result["status"], &result["error"]["code"]);
+            assert_eq!(told, (&json!("REJECTED"), &json!("BAD_USER_INPUT")));
+        }
+        assert_eq!(submit(api, "b", of(1)).await["duplicates"], 1);
+    }
+    let worker = Api::start(&deployment).await;
+    assert_eq!(submit_durably(&worker, "b", of(1)).await["duplicates"], 1);
+    let scores: Vec<i64> =
+        deployment.column("SELECT score FROM score_event WHERE event_id = 'e2'").await;
+    assert_eq!(scores, [1]);
+}
+
+#[tokio::test]
 async fn an_event_id_is_one_of_its_board_and_member() {
     let (_deployment, api) = scored(Redis::Private).await;
     api.create_board(json!({ "slug": "c" })).await;
