@@ -32,6 +32,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most partitions that `/readyz` names.
 const NAMED_MAX: usize = 5;
 
+/// The heads of a server's partitions.
+type Heads = Vec<ranking::Result<Head>>;
+
 /// The health of the stores and of each partition.
 #[derive(Debug)]
 pub struct Health {
@@ -194,7 +197,7 @@ impl Health {
     }
 
     /// Notes the heads that servers told; true if all are level.
-    fn see_heads(&self, asked: &[(&Vec<PartitionNo>, Option<Vec<ranking::Result<Head>>>)]) -> bool {
+    fn see_heads(&self, asked: &[(&Vec<PartitionNo>, Option<Heads>)]) -> bool {
         let now = Instant::now();
         let mut partitions = self.lock();
         for (numbers, heads) in asked {

@@ -127,7 +127,7 @@ async fn follow(partition: Partition<'_>, is_changed: bool, job: &Job) -> Result
         faults.push(Fault { kind: Kind::Missing, seq: cursor.seq + 1, event: None, note });
     }
     if !faults.is_empty() {
-        // What was checked stays known, if it is not there any more.
+        // A checked prefix stays known, if it is not there any more.
         if seen <= cursor.seq {
             integrity_chain::Entity::delete_by_id(no).exec(db).await?;
         }

@@ -66,7 +66,7 @@ fn make(path: &Path) -> std::io::Result<()> {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             linked => linked?,
         }
-        // What it signs outlives a power cut, so the key does as well.
+        // Its signatures outlive a power cut, so the key does as well.
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     };

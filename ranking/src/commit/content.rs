@@ -51,8 +51,8 @@ impl Content<'_> {
     /// The commit's id: 64 hexadecimal digits.
     ///
     /// # Errors
-    /// `Corrupt` for a version that this program does not know, or random bytes or leaves of another
-    /// length.
+    /// `Corrupt` for a version that this program does not know, or random bytes or leaves of
+    /// another length.
     pub fn id(&self) -> Result<String> {
         check_version(self.version)?;
         check_length("random bytes of a commit", self.random, 16)?;

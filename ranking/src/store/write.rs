@@ -204,8 +204,8 @@ impl Writes {
         self.push("UNLINK", key, vec![]);
     }
 
-    /// Remembers event ids in a bucket: `HSET`, then `PEXPIREAT`. A duration would be one of a clock
-    /// that may step.
+    /// Remembers event ids in a bucket: `HSET`, then `PEXPIREAT`. A duration would be one of a
+    /// clock that may step.
     pub fn set_seen(
         &mut self,
         keys: &KeySpace,

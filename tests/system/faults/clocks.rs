@@ -1,4 +1,5 @@
-//! Clocks that differ: those of processes, where leases are judged by SQL's, and those of partitions.
+//! Clocks that differ: those of processes, where leases are judged by SQL's, and those of
+//! partitions.
 
 use engine::job::{self, Begun};
 use entity::board;
