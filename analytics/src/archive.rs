@@ -156,7 +156,7 @@ async fn finish_earlier(deployment: &Deployment, job: &Job) -> Result<()> {
                 *gone.entry((event.partition, event.seq)).or_default() += 1;
             }
         }
-        archive::abandon(deployment, &file, &gone).await?;
+        files::abandon(deployment, &file, &gone).await?;
     }
     for file in archive::abandoned(deployment).await? {
         parquet::remove(&deployment.archive_dir.join(&file.path))?;

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use entity::access_token;
 use moka::future::Cache;
+use ranking::commit::content::to_hex;
 use sea_orm::DatabaseConnection;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::health::Health;
 
 /// How long a checked token stays valid without another SELECT. A revoked token works that much
@@ -136,6 +137,7 @@ impl Access {
         let look_up = async { Ok(access_token::find(db, id).await?) };
         let row = match self.health.sql.ask(look_up).await {
             Ok(row) => row,
+            Err(error) if error.code != ErrorCode::Unavailable => return Err(error),
             Err(error) => {
                 let last = self.checked.get(&hash).await;
                 let principal = last.and_then(|last| last.principal_at(now_ms));
@@ -197,5 +199,5 @@ pub async fn create(
 }
 
 fn hash_of(token: &str) -> String {
-    Sha256::digest(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    to_hex(&Sha256::digest(token.as_bytes()))
 }

@@ -1,6 +1,7 @@
 //! The GraphQL schema, one file per noun.
 
 pub mod board;
+pub(crate) mod change;
 pub mod event;
 pub mod integrity;
 pub mod job;

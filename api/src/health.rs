@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use engine::deployment::Deployment;
-use engine::deployment::health::Warning;
+use engine::deployment::watch::Warning;
 use entity::history::log_cursor;
 use futures::future::join_all;
 use ranking::commit::Head;
@@ -20,8 +20,10 @@ use tokio::time::{Instant, sleep, timeout};
 use self::partition::PartitionHealth;
 use self::sql::SqlHealth;
 
-/// How often the stores are asked while all is well, and while it is not.
-const INTERVAL: Duration = Duration::from_millis(250);
+/// How often Redis and SQL are asked while all is well, and either while it is not. SQL is also
+/// asked once a look-up of a request has failed.
+const REDIS_INTERVAL: Duration = Duration::from_millis(250);
+const SQL_INTERVAL: Duration = Duration::from_secs(1);
 const INTERVAL_UNWELL: Duration = Duration::from_millis(50);
 
 /// How long a store may take to answer.
@@ -164,7 +166,11 @@ impl Health {
                 Ok(Err(error)) => self.sql.failed(&error.to_string()),
                 Err(_) => self.sql.failed(&format!("silent for {} s", ANSWER_TIMEOUT.as_secs())),
             }
-            sleep(if self.sql.is_away() { INTERVAL_UNWELL } else { INTERVAL }).await;
+            sleep(INTERVAL_UNWELL).await;
+            if !self.sql.is_away() {
+                // A timeout is the usual end.
+                let _ = timeout(SQL_INTERVAL, self.sql.doubted()).await;
+            }
         }
     }
 
@@ -183,7 +189,7 @@ impl Health {
             if asked.is_empty() {
                 self.lock().iter_mut().for_each(|health| health.is_level = None);
             }
-            sleep(if well { INTERVAL } else { INTERVAL_UNWELL }).await;
+            sleep(if well { REDIS_INTERVAL } else { INTERVAL_UNWELL }).await;
         }
     }
 

@@ -12,6 +12,7 @@
 mod boards;
 pub(crate) mod entries;
 pub(crate) mod friends;
+mod lazy;
 mod lookups;
 mod members;
 mod pages;
@@ -20,10 +21,8 @@ pub(crate) mod totals;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use dataloader::BatchFn;
-use dataloader::cached::Loader;
 use entity::member;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -40,32 +39,15 @@ use boards::{BoardBatch, Numbered};
 use entries::{BetterScoresBatch, CountBatch, EntryBatch};
 pub use entries::{Bound, Found, Place};
 use friends::{FriendRankingBatch, FriendsBatch, FriendsRead, RankingRead};
+use lazy::Lazy;
 pub(crate) use lookups::In;
 use lookups::Lookups;
 use members::{MemberBatch, Row};
 use pages::{Around, AroundBatch, AroundRead, Extent, Page, PageBatch, PageRead, Span};
 use totals::{Total, TotalBatch};
 
-/// The most keys of one batch. A request's own limits are tighter.
-const BATCH_MAX: usize = 100_000;
-
-/// How often a look-up yields first: once for others to register, once more for those that a read
-/// has just woken.
-const YIELD_COUNT: usize = 2;
-
 /// The most rows that one SELECT asks for, as SQLite has 32,766 parameters.
 const ROWS_MAX: usize = 10_000;
-
-/// A loader that is made when it is first used: most requests use few of them.
-struct Lazy<K, V, F>
-where
-    K: Eq + Hash + Clone,
-    V: Clone,
-    F: BatchFn<K, V>,
-{
-    made: OnceLock<Loader<K, V, F>>,
-    batch: fn(Lookups) -> F,
-}
 
 /// The look-ups of one request.
 pub struct Loaders {
@@ -105,31 +87,6 @@ impl Drop for Reading {
     fn drop(&mut self) {
         if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.none_left.notify_waiters();
-        }
-    }
-}
-
-impl<K, V, F> Lazy<K, V, F>
-where
-    K: Eq + Hash + Clone + std::fmt::Debug,
-    V: Clone,
-    F: BatchFn<K, V>,
-{
-    fn new(batch: fn(Lookups) -> F) -> Self {
-        Self { made: OnceLock::new(), batch }
-    }
-
-    fn with(&self, lookups: &Lookups) -> &Loader<K, V, F> {
-        self.made.get_or_init(|| {
-            Loader::new((self.batch)(lookups.clone()))
-                .with_max_batch_size(BATCH_MAX)
-                .with_yield_count(YIELD_COUNT)
-        })
-    }
-
-    async fn clear(&self) {
-        if let Some(made) = self.made.get() {
-            made.clear_all().await;
         }
     }
 }

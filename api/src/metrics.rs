@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_graphql::resolver_utils::EnumType;
 use engine::deployment::Deployment;
-use engine::deployment::health::{Check, Warning};
+use engine::deployment::watch::{Check, Warning};
 use entity::sql::retention::Records;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;

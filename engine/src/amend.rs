@@ -90,10 +90,17 @@ pub async fn amend(
 }
 
 /// Voids the events that SQL refused, so that they no longer count. Their clients were told of the
-/// refusal.
+/// refusal. A partition that takes no commit is tried once, and holds up no other.
 pub async fn void_dead_letters(deployment: &Deployment) -> Result<()> {
+    let mut waiting = HashSet::new();
     for letter in dead_letter::pending(&deployment.db, None).await? {
+        if waiting.contains(&letter.partition) {
+            continue;
+        }
         if let Err(error) = void_dead_letter(deployment, &letter).await {
+            if error.is_transient() {
+                waiting.insert(letter.partition);
+            }
             tracing::debug!(partition = letter.partition, seq = letter.seq, %error, "a dead letter cannot be voided yet");
         }
     }

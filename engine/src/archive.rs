@@ -24,7 +24,7 @@ use sea_orm::{
 
 use crate::deployment::Deployment;
 use entity::archive::archive_file::State;
-use entity::archive::{archive_file, archive_mark, archived_entry};
+use entity::archive::{archive_file, archive_mark, archived_entry, commit_file};
 use entity::board;
 use entity::error::Result;
 use entity::history::{commit, dead_letter, score_event};
@@ -254,11 +254,11 @@ pub async fn drop_superseded(deployment: &Deployment) -> Result<()> {
     Ok(by_member::delete_archived(&deployment.db, None, later).await?)
 }
 
-/// The files of an archive that ended early, or of a deleted board. They count nowhere and are due
-/// for removal.
+/// The files of an archive that ended early, or of a deleted board whose commits count their events
+/// as gone. They count nowhere and are due for removal.
 pub async fn abandoned(deployment: &Deployment) -> Result<Vec<archive_file::Model>> {
     Ok(archive_file::Entity::find()
-        .filter(archive_file::Column::State.is_in([State::Writing, State::Gone]))
+        .filter(archive_file::Column::State.eq(State::Writing))
         .order_by_asc(archive_file::Column::Path)
         .all(&deployment.db)
         .await?)
@@ -273,11 +273,13 @@ pub async fn of_deleted_boards(deployment: &Deployment) -> Result<Vec<archive_fi
 }
 
 /// Counts the events of a deleted board's file as gone, by partition and seq; from here on the file
-/// is as one that was never decided.
+/// is as one that was never decided. Files of commits that were written once more, with these
+/// counts, take the place of those at their former paths.
 pub async fn abandon(
     deployment: &Deployment,
     file: &archive_file::Model,
     gone: &BTreeMap<(i32, i64), u32>,
+    again: &[(String, commit_file::Model)],
 ) -> Result<()> {
     let transaction = begin(&deployment.db).await?;
     let abandoned = archive_file::Entity::update_many()
@@ -288,16 +290,26 @@ pub async fn abandon(
         .await?;
     if abandoned.rows_affected == 1 {
         commit::count_gone(&transaction, gone).await?;
+        for (former, file) in again {
+            use commit_file::Column::{Bytes, Path, Sha256};
+            commit_file::Entity::update_many()
+                .col_expr(Path, Expr::value(file.path.clone()))
+                .col_expr(Bytes, Expr::value(file.bytes))
+                .col_expr(Sha256, Expr::value(file.sha256.clone()))
+                .filter(Path.eq(former))
+                .exec(&transaction)
+                .await?;
+        }
     }
     Ok(transaction.commit().await?)
 }
 
 /// Deletes the rows that are left of archives that ended before their decision, and of deleted
-/// boards. Their files must be gone already.
+/// boards whose files [`abandon`] counted. These files must be gone already.
 pub async fn forget(deployment: &Deployment) -> Result<()> {
     let db = &deployment.db;
     archive_file::Entity::delete_many()
-        .filter(archive_file::Column::State.is_in([State::Writing, State::Gone]))
+        .filter(archive_file::Column::State.eq(State::Writing))
         .exec(db)
         .await?;
     let unknown = r#"NOT EXISTS (SELECT 1 FROM "archive_mark" AS m

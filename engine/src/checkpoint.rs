@@ -13,8 +13,8 @@ use entity::history::{checkpoint, log_cursor};
 use entity::sql::insert_chunked;
 use ranking::Error;
 use ranking::commit::content::{from_hex, to_hex};
+use sea_orm::IntoActiveModel;
 use sea_orm::sea_query::OnConflict;
-use sea_orm::{EntityTrait, IntoActiveModel};
 
 use self::key::Key;
 use crate::deployment::Deployment;
@@ -25,6 +25,15 @@ const TITLE: &str = "laurel checkpoint 1";
 
 /// The time between two checkpoints of a partition that goes on, in milliseconds.
 pub const INTERVAL_MS: i64 = 86_400_000;
+
+/// The partitions that get a checkpoint, of those that went on since their last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// All of them.
+    Now,
+    /// Those whose last one is older than [`INTERVAL_MS`].
+    Daily,
+}
 
 /// A statement about a partition's last commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,22 +121,20 @@ impl Checkpoint {
     }
 }
 
-/// Signs a checkpoint of each partition that went on since its last one, and keeps them in SQL:
-/// all, or those whose last one is older than [`INTERVAL_MS`].
+/// Signs a checkpoint of each partition that is due, and keeps them in SQL.
 ///
 /// # Errors
 /// If SQL does not answer, or the key's file cannot be read or made.
-pub async fn make(deployment: &Deployment, all: bool) -> Result<()> {
+pub async fn make(deployment: &Deployment, when: Due) -> Result<()> {
     let now_ms = deployment.clock.now_ms();
     let mut due = vec![];
     for partition in deployment.partitions() {
-        let cursor = log_cursor::Entity::find_by_id(i32::from(partition.no));
-        let Some(cursor) = cursor.one(&deployment.db).await?.filter(|cursor| cursor.seq > 0) else {
-            continue;
-        };
+        let cursor = log_cursor::of(&deployment.db, partition.no).await?;
+        let Some(cursor) = cursor.filter(|cursor| cursor.seq > 0) else { continue };
         let last = checkpoint::last(&deployment.db, partition.no).await?;
         let is_due = last.is_none_or(|last| {
-            last.seq < cursor.seq && (all || now_ms - last.created_at_ms >= INTERVAL_MS)
+            last.seq < cursor.seq
+                && (when == Due::Now || now_ms - last.created_at_ms >= INTERVAL_MS)
         });
         if is_due {
             due.push((partition, cursor));
@@ -201,6 +208,10 @@ mod tests {
         {
             assert!(Checkpoint::parse(&statement.replace(part, other)).is_err(), "{other}");
         }
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/explanation/history.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let example = page.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+        assert_eq!(Checkpoint::parse(example).unwrap().seq, 7);
         let another = Key::load(&directory.path().join("another")).unwrap();
         let forged = statement.replace(&key.public(), &another.public());
         assert!(Checkpoint::parse(&forged).is_err());

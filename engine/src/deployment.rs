@@ -2,10 +2,10 @@
 
 pub mod adoption;
 pub mod files;
-pub mod health;
-mod identity;
+pub(crate) mod identity;
 pub mod presence;
 pub mod private_redis;
+pub mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use ranking::store::Store;
 use ranking::store::write::Dedup;
 use sea_orm::{AccessMode, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel};
 
-use self::health::Health;
-use self::identity::InSight;
+use self::identity::{Reached, RedisHeartbeat};
 use self::presence::Presence;
 use self::private_redis::PrivateRedis;
+use self::watch::Watch;
 
 /// The stores of a deployment. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -51,11 +51,12 @@ pub struct Deployment {
     pub archive_copy_dir: Option<PathBuf>,
     /// The file of the key that signs checkpoints.
     pub checkpoint_key: PathBuf,
-    /// What is wrong with the stores though they answer, as of the last look.
-    pub health: Arc<Health>,
+    /// The warnings about stores that answer and are wrong, as of the last look.
+    pub watch: Arc<Watch>,
     pub(crate) presence: Arc<Presence>,
     pub(crate) private_redis: Option<Arc<PrivateRedis>>,
-    pub(crate) in_sight: Option<Arc<InSight>>,
+    pub(crate) redis_heartbeat: Option<Arc<RedisHeartbeat>>,
+    pub(crate) reached: Arc<Reached>,
 }
 
 impl Deployment {
@@ -82,9 +83,9 @@ impl Deployment {
 
     /// Closes the stores; stops the private Redis unless another process uses it.
     pub async fn close(self) {
-        let Self { db, reads, lookups, store, presence, private_redis, in_sight, .. } = self;
-        if let Some(in_sight) = in_sight {
-            in_sight.end();
+        let Self { db, reads, lookups, store, presence, private_redis, redis_heartbeat, .. } = self;
+        if let Some(redis_heartbeat) = redis_heartbeat {
+            redis_heartbeat.end();
         }
         drop(store);
         presence.end().await;

@@ -2,8 +2,9 @@
 //!
 //! A running job's row is its lease. The column `running` holds the lease's name and is unique: a
 //! process that begins a job inserts a row, or learns which job was first. A task of the process
-//! renews the heartbeat, by SQL's clock. The next process to look ends the job as FAILED if its process has ended
-//! (seen at once on the same machine), or if its heartbeat is older than [`LEASE_MS`].
+//! renews the heartbeat, by SQL's clock. The next process to look ends the job as FAILED if its
+//! process has ended (seen at once on the same machine), or if its heartbeat is older than
+//! [`LEASE_MS`].
 //!
 //! A job on one board and a job of the same kind on all boards do not exclude each other. They need
 //! not: jobs change data only by commits that name the head that they were folded onto. REBUILD and

@@ -87,8 +87,7 @@ impl Partition<'_> {
 
     /// SQL's cursor; `None` if SQL has never accepted a run of Redis.
     pub(crate) async fn cursor(self) -> Result<Option<log_cursor::Model>> {
-        let cursor = log_cursor::Entity::find_by_id(i32::from(self.no));
-        Ok(cursor.one(&self.db).await?)
+        Ok(log_cursor::of(&self.db, self.no).await?)
     }
 
     /// A commit; `None` if SQL does not have it.

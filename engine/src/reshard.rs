@@ -52,13 +52,14 @@ use futures::{FutureExt, StreamExt, stream};
 use ranking::board::Board;
 use ranking::id::PartitionNo;
 use ranking::roll::Rolls;
-use sea_orm::{ActiveValue::Set, ColumnTrait, QueryFilter};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ActiveValue::Set, QueryFilter};
 
 use crate::deployment::Deployment;
 use crate::partition::Partition;
 use entity::board;
 use entity::board::reshard::{Reshard, Step};
-use entity::deployment::clock::sql_now_ms;
+use entity::deployment::clock::sql_now;
 use entity::error::{Error, Result};
 pub use figures::Resharded;
 use keep_alive::keep_alive;
@@ -159,8 +160,9 @@ pub fn partitions<'a>(
 /// # Errors
 /// The error of the last board that failed; call it again.
 pub async fn look_after(deployment: &Deployment) -> Result<()> {
+    let now = sql_now(deployment.db.get_database_backend());
     let silent = board::living()
-        .filter(board::Column::ReshardUntilMs.lt(sql_now_ms(&deployment.db).await?))
+        .filter(Expr::cust(format!(r#""reshard_until_ms" < {now}"#)))
         .all(&deployment.db)
         .await?;
     let mut failed = None;

@@ -15,7 +15,7 @@ use ranking::board::Board;
 use ranking::roll::{RollMark, Rolls};
 use ranking::standings_id::StandingsId;
 use ranking::store::write::Writes;
-use tokio::time::{Duration, Instant};
+use tokio::time::{Duration, Instant, timeout};
 
 use crate::deployment::Deployment;
 use crate::partition::Partition;
@@ -25,13 +25,19 @@ use entity::error::Result;
 /// The time limit of one commit.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The longest time for the list of boards: on a silent connection no window would roll any more.
+const BOARDS_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Rolls every board's windows to an instant, and prepares the period after it. A board that fails
 /// does not stop the others. Returns the number of boards with rolling windows.
 ///
 /// # Errors
 /// The last board's error; completed steps stay.
 pub async fn roll(deployment: &Deployment, now_ms: i64) -> Result<usize> {
-    let boards = board::all(&deployment.db).await?;
+    let boards = timeout(BOARDS_TIMEOUT, board::all(&deployment.db)).await;
+    let boards = boards.map_err(|_| {
+        ranking::Error::Unavailable("the database took too long to list the boards".into())
+    })??;
     let rolling: Vec<&Board> = boards.values().filter(|board| rolls(board)).collect();
     let mut places: Vec<(Partition<'_>, &Board)> = vec![];
     for &board in &rolling {

@@ -157,6 +157,7 @@ impl<'a> Staged<'a> {
             epoch: self.cursor.epoch.unsigned_abs(),
             // Only a commit moves the clock, and nothing commits onto this head.
             clock_ms: 0,
+            deployment: self.partition.identity.to_string(),
             run_id: self.run_id.clone(),
         }
     }

@@ -58,12 +58,19 @@ pub async fn record_redis(
     Ok(recorded.rows_affected == 1)
 }
 
-/// Notes that a process reaches the deployment's Redis now.
-pub async fn note_redis(db: &impl ConnectionTrait, redis: &str) -> Result<(), DbErr> {
+/// The age, in milliseconds, up to which a note that the Redis is reached needs no other one.
+const NOTE_MS: i64 = 1000;
+
+/// Notes that a process reaches the deployment's Redis now. Writes nothing a moment after another
+/// process did.
+pub async fn record_redis_seen(db: &impl ConnectionTrait, redis: &str) -> Result<(), DbErr> {
     let now = sql_now(db.get_database_backend());
     Entity::update_many()
         .col_expr(Column::RedisSeenAtMs, Expr::cust(now))
         .filter(Column::Redis.eq(redis))
+        .filter(Expr::cust(format!(
+            r#"("redis_seen_at_ms" IS NULL OR ABS({now} - "redis_seen_at_ms") > {NOTE_MS})"#
+        )))
         .exec(db)
         .await?;
     Ok(())

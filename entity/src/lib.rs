@@ -11,7 +11,7 @@
 //! | [`archive`] | files of archived events, and their sums |
 //! | [`integrity`] | runs of the integrity diff, findings and proofs |
 //! | [`job`] | batch jobs, and work that runs once a day |
-//! | [`sql`] | statements that many tables share; rows read in blocks, and deleted in chunks or by age |
+//! | [`sql`] | statements of many tables; rows read in blocks, and deleted in chunks or by age |
 //!
 //! Nothing here parses a command line, starts a server or names `redis`.
 

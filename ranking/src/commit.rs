@@ -29,6 +29,8 @@ pub struct Head {
     /// The epoch of the recovery that opened the partition: SQL's cursor has it, too. Of two heads
     /// of one seq, the epoch says which one a recovery has left behind.
     pub epoch: u64,
+    /// The deployment whose recovery that was.
+    pub deployment: String,
     /// The run id of the Redis server that accepted it.
     pub run_id: String,
 }
@@ -105,7 +107,7 @@ pub enum EventKind {
 }
 
 impl Head {
-    /// Reads `<seq> <commit id> <layout> <clock> <epoch> <run id>`.
+    /// Reads `<seq> <commit id> <layout> <clock> <epoch> <deployment> <run id>`.
     ///
     /// # Errors
     /// `Corrupt` for any other form, or another version of the key layout.
@@ -123,6 +125,7 @@ impl Head {
                     .parse()
                     .ok()?,
                 epoch: parts.next()?.parse().ok()?,
+                deployment: parts.next()?.to_owned(),
                 run_id: parts.next()?.to_owned(),
             })
         })();
@@ -156,8 +159,8 @@ impl Head {
 
     /// The text that [`Self::parse`] reads.
     pub fn to_text(&self) -> String {
-        let Self { seq, commit, clock_ms, epoch, run_id } = self;
-        format!("{seq} {commit} {KEY_LAYOUT} {clock_ms} {epoch} {run_id}")
+        let Self { seq, commit, clock_ms, epoch, deployment, run_id } = self;
+        format!("{seq} {commit} {KEY_LAYOUT} {clock_ms} {epoch} {deployment} {run_id}")
     }
 }
 
@@ -172,7 +175,7 @@ impl Commit {
         events: Vec<Event>,
     ) -> Self {
         let leaf = |(index, event)| {
-            leaf(CONTENT_VERSION, &salt(&random, index), event).expect("the version is this one")
+            leaf(CONTENT_VERSION, &salt(&random, index), event).expect("version and salt are right")
         };
         let leaves: Vec<u8> = events.iter().enumerate().flat_map(leaf).collect();
         let content = Content {
@@ -184,7 +187,7 @@ impl Commit {
             clock_ms,
             leaves: &leaves,
         };
-        let id = content.id().expect("the version is this one");
+        let id = content.id().expect("version and lengths are right");
         Self { seq, id, parent, accepted_at_ms, clock_ms, random, leaves, events }
     }
 
@@ -238,8 +241,8 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn root() -> Head {
-        let (commit, run_id) = (ROOT_COMMIT.into(), "r".into());
-        Head { seq: 0, commit, clock_ms: 3, epoch: 1, run_id }
+        let (commit, deployment, run_id) = (ROOT_COMMIT.into(), "d".into(), "r".into());
+        Head { seq: 0, commit, clock_ms: 3, epoch: 1, deployment, run_id }
     }
 
     proptest! {
@@ -251,9 +254,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_head_is_six_words() {
-        let (commit, run_id) = ("c".to_owned(), "r".to_owned());
-        let head = Head { seq: 7, commit, clock_ms: 9, epoch: 2, run_id };
+    fn a_head_is_seven_words() {
+        let (commit, deployment, run_id) = ("c".to_owned(), "d".to_owned(), "r".to_owned());
+        let head = Head { seq: 7, commit, clock_ms: 9, epoch: 2, deployment, run_id };
         assert_eq!(Head::parse(&head.to_text()), Ok(head));
         for bad in [
             "",
@@ -261,11 +264,11 @@ pub(crate) mod tests {
             "7 c 4",
             "7 c 4 9",
             "7 c 4 9 2",
-            "7 c 4 9 r",
-            "7 c 4 9 2 r x",
-            "7 c 3 9 2 r",
-            "7 c 4 9 x r",
-            "x c 4 9 2 r",
+            "7 c 4 9 2 r",
+            "7 c 4 9 2 d r x",
+            "7 c 3 9 2 d r",
+            "7 c 4 9 x d r",
+            "x c 4 9 2 d r",
         ] {
             assert!(Head::parse(bad).is_err(), "{bad}");
         }

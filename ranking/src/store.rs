@@ -1,13 +1,16 @@
 //! Redis: the servers, the scripts, and the interpretation of answers.
 //!
 //! Reads are in [`read`] and [`periods`], commits in [`write`], a partition's log in [`log`], the
-//! deployment that has a partition in [`owner`], recovery in [`recovery`], loads in [`stage`], scans
-//! for batch jobs, rolling, sealing and the integrity diff in [`scan`]. [`server`] knows which
-//! server has a partition and routes commands there.
+//! deployment that has a partition in [`owner`], recovery in [`recovery`], loads in [`stage`],
+//! scans for batch jobs, rolling, sealing and the integrity diff in [`scan`]. [`server`] knows
+//! which server has a partition and routes commands there.
 //!
-//! A partition is *level* while its head carries the run id of the server that answers. Every
-//! connection belongs to one run of a server and asks for the run id once, when it is made. Each
-//! read also reads the head, so the first read after a restart, a failover, a move to another
+//! A partition is *level* while its head carries the run id of the server that answers, and the id
+//! of the deployment that asks: once another one has adopted a Redis, no process of the former one
+//! reads from it or commits to it.
+//!
+//! Every connection belongs to one run of a server and asks for the run id once, when it is made.
+//! Each read also reads the head, so the first read after a restart, a failover, a move to another
 //! server or a flush notices it.
 
 pub mod key;
@@ -22,8 +25,8 @@ mod snapshot;
 pub mod stage;
 pub mod write;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use redis::{FromRedisValue, Pipeline, RedisError, Script};
@@ -56,6 +59,7 @@ struct Inner {
     loading: Loading,
     /// The deployment's clock, as the last snapshot told it.
     clock_ms: AtomicI64,
+    deployment: OnceLock<String>,
 }
 
 #[derive(Debug)]
@@ -136,6 +140,7 @@ impl Store {
             own_writes: AtomicU64::new(0),
             loading: Loading::new(address),
             clock_ms: AtomicI64::new(0),
+            deployment: OnceLock::new(),
         };
         Ok(Self { inner: Arc::new(inner), lane: Lane::Work })
     }
@@ -144,6 +149,17 @@ impl Store {
     /// no commit waits for them.
     pub fn for_reads(&self) -> Self {
         Self { inner: self.inner.clone(), lane: Lane::Reads }
+    }
+
+    /// Sets the id of the deployment that reads and writes by it and its clones; the first one
+    /// stays. Heads of any other deployment are not level.
+    pub fn belong_to(&self, deployment: &str) {
+        self.inner.deployment.get_or_init(|| deployment.to_owned());
+    }
+
+    /// The id of the deployment; `-` if none was set.
+    pub(crate) fn deployment(&self) -> &str {
+        self.inner.deployment.get().map_or("-", String::as_str)
     }
 
     /// The names of its keys.
@@ -192,11 +208,17 @@ impl Store {
         self.write_once(command).await
     }
 
-    /// Checks that a partition's head is level with the run that answered.
-    fn check_level(partition: PartitionNo, head: Option<&str>, run_id: &str) -> Result<Head> {
+    /// Checks that a partition's head is level with the run that answered, and this deployment's.
+    fn check_level(
+        &self,
+        partition: PartitionNo,
+        head: Option<&str>,
+        run_id: &str,
+    ) -> Result<Head> {
         // A head in another form counts as none.
         let head = head.and_then(|head| Head::parse(head).ok());
-        head.filter(|head| head.run_id == run_id).ok_or(Error::NotLevel(partition.0))
+        let is_level = |head: &Head| head.run_id == run_id && head.deployment == self.deployment();
+        head.filter(is_level).ok_or(Error::NotLevel(partition.0))
     }
 }
 
@@ -223,6 +245,15 @@ fn has_code(error: &RedisError, codes: &[&str]) -> bool {
     errors.is_some_and(|errors| errors.iter().any(|(_, error)| codes.contains(&error.code())))
 }
 
+/// The message of a Redis that is out of memory.
+const OUT_OF_MEMORY: &str = "Redis is out of memory (OOM): expected more maxmemory, or fewer entries; until then it takes no writes";
+
+/// True if Redis refused a write as it is out of memory; a replica, for one, refuses it for another
+/// reason.
+pub fn is_out_of_memory(error: &Error) -> bool {
+    matches!(error, Error::Unavailable(text) if text == OUT_OF_MEMORY)
+}
+
 /// Classifies a Redis error for the caller: Redis is away or full for now, or its data is foreign.
 fn classify(error: &RedisError) -> Error {
     let away = error.is_io_error() || error.is_cluster_error() || error.is_unrecoverable_error();
@@ -238,9 +269,7 @@ fn classify(error: &RedisError) -> Error {
         "TRYAGAIN",
     ];
     if has_code(error, &["OOM"]) {
-        return Error::Unavailable(
-            "Redis is out of memory (OOM): expected more maxmemory, or fewer entries; until then it takes no writes".into(),
-        );
+        return Error::Unavailable(OUT_OF_MEMORY.into());
     }
     if away || has_code(error, &for_now) {
         return Error::Unavailable(format!("Redis is unavailable for now: {error}"));

@@ -166,6 +166,7 @@ async fn replace_standings(world: &mut World, rng: &mut StdRng) {
     let () = world.redis[0].ask(&["SET", key, "foreign"]);
     sleep(world.duration(rng)).await;
     let () = world.redis[0].ask(&["DEL", key]);
-    // What the key held is gone with it, so the operator empties Redis, which loads all from SQL.
+    // The content of the key is gone with it. So the operator empties Redis, and all is loaded
+    // from SQL.
     let () = world.redis[0].ask(&["FLUSHALL"]);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What to run, and for how long.
+/// The faults to run, and for how long.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// Everything random follows from it: `FAULTS_SEED`.

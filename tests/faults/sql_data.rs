@@ -55,7 +55,7 @@ async fn fill_sqlite_disk(world: &mut World, rng: &mut StdRng) {
     disk.fill(&pids);
     sleep(world.duration(rng)).await;
     disk.free(&pids);
-    // What is confirmed from here on has to outlive the processes.
+    // All that is confirmed from here on has to outlive the processes.
     sleep(world.duration(rng)).await;
     kill_all(world).await;
 }

@@ -22,7 +22,7 @@ const SOAK_PAUSE_MS_MAX: u64 = 6000;
 /// The processes of a soak.
 const SOAK_PROCESSES: usize = 3;
 
-/// What came of a trial.
+/// The outcome of a trial.
 pub(crate) struct Outcome {
     pub(crate) name: String,
     pub(crate) does: String,
@@ -43,7 +43,7 @@ impl Outcome {
         self.verdict.as_ref().is_ok_and(Verdict::holds)
     }
 
-    /// What was not as promised.
+    /// The broken promises.
     pub(crate) fn findings(&self) -> Vec<String> {
         match &self.verdict {
             Ok(verdict) => verdict.findings.clone(),
@@ -185,7 +185,7 @@ impl<'a> Trial<'a> {
 
     async fn end(mut self, name: &str, rng: &mut StdRng) -> Verdict {
         self.world.load.stop().await;
-        // What was confirmed last is on its way to SQL.
+        // The scores that were confirmed last are on their way to SQL.
         if self.world.recover(self.settings.recovery_longest).await.is_none() {
             self.recoveries.push(None);
         }

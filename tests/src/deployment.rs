@@ -235,8 +235,9 @@ impl Deployment {
         self.servers_url().unwrap_or_else(|| {
             let dir = self.dir.path().join("data/redis");
             // There is none before the first start.
-            let line = std::fs::read_to_string(dir.join("password.conf")).unwrap_or_default();
-            let password = line.trim_end().replace("requirepass ", "");
+            let lines = std::fs::read_to_string(dir.join("password.conf")).unwrap_or_default();
+            let line = lines.lines().next().unwrap_or_default();
+            let password = line.replace("requirepass ", "");
             format!("redis+unix://{}?pass={password}", dir.join("redis.sock").display())
         })
     }

@@ -4,6 +4,7 @@ mod connections;
 mod limits;
 mod metrics;
 mod persisted_queries;
+mod private_boards;
 mod schema;
 mod specification;
 mod tokens;

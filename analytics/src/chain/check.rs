@@ -18,7 +18,7 @@ pub struct Link {
     pub id: String,
 }
 
-/// What is wrong with a chain at one place.
+/// A fault of a chain at one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The kind.
@@ -60,8 +60,14 @@ impl Link {
         let row = &commit.row;
         let mut fault = |kind, seq, event, note| faults.push(Fault { kind, seq, event, note });
         if row.seq != self.seq + 1 {
-            let lost = format!("commits {} to {} are missing", self.seq + 1, row.seq - 1);
-            fault(Kind::Missing, self.seq + 1, None, lost);
+            let next = self.seq + 1;
+            if row.seq > next {
+                let lost = format!("commits {next} to {} are missing", row.seq - 1);
+                fault(Kind::Missing, next, None, lost);
+            } else {
+                let note = format!("it comes again, or too late: expected commit {next}");
+                fault(Kind::Phantom, row.seq, None, note);
+            }
         } else if row.parent != self.id {
             let note = format!("its parent is {}: expected {}", row.parent, self.id);
             fault(Kind::Altered, row.seq, None, note);
@@ -82,7 +88,7 @@ impl Link {
         for event in commit.events.iter().flatten() {
             let leaf = event.leaf(row.version).map(|leaf| leaf.to_vec());
             let expected = leaves.get(event.event_index.unsigned_abs() as usize).copied();
-            if leaf.ok().as_deref() != expected {
+            if leaf.ok().as_deref() != expected || !is_covered(event) {
                 let note = "its content was altered: it is not what its commit's id says";
                 fault(Kind::Altered, row.seq, Some(FaultyEvent::of(event)), note.to_owned());
             }
@@ -128,6 +134,13 @@ impl Link {
     }
 }
 
+/// True if a row says nothing that its leaf leaves out, because its kind has no such field.
+fn is_covered(row: &score_event::Model) -> bool {
+    let target = [row.void_partition.is_some(), row.void_seq.is_some(), row.void_index.is_some()];
+    target == [row.kind == score_event::Kind::Void; 3]
+        && (!row.at_sent || row.kind == score_event::Kind::Score)
+}
+
 #[cfg(test)]
 mod tests {
     use entity::history::commit;
@@ -149,8 +162,9 @@ mod tests {
 
     /// Three commits, the second without events.
     fn chain() -> Vec<Recorded> {
-        let (commit, run_id) = (ROOT_COMMIT.to_owned(), "r".to_owned());
-        let mut head = Head { seq: 0, commit, clock_ms: 1_700_000_000_000, epoch: 1, run_id };
+        let (commit, deployment) = (ROOT_COMMIT.to_owned(), "d".to_owned());
+        let (clock_ms, run_id) = (1_700_000_000_000, "r".to_owned());
+        let mut head = Head { seq: 0, commit, clock_ms, epoch: 1, deployment, run_id };
         let events = [vec![removal("ann"), removal("bob")], vec![], vec![removal("cid")]];
         let commits = (1..).zip(events).map(|(random, events)| {
             let commit = head.next([random; 32], 1_700_000_000_000, events);
@@ -178,6 +192,13 @@ mod tests {
         let mut altered = chain();
         altered[0].events[1].as_mut().unwrap().member = "eve".to_owned();
         assert_eq!(faults(&altered), [(Kind::Altered, 1, true)]);
+        let mut sent = chain();
+        sent[0].events[0].as_mut().unwrap().at_sent = true;
+        sent[0].events[1].as_mut().unwrap().void_seq = Some(1);
+        assert_eq!(faults(&sent), [(Kind::Altered, 1, true), (Kind::Altered, 1, true)]);
+        let mut salted = chain();
+        salted[0].events[0].as_mut().unwrap().salt.pop();
+        assert_eq!(faults(&salted), [(Kind::Altered, 1, true)]);
         let mut erased = chain();
         erased[0].events[1] = None;
         assert_eq!(faults(&erased), [(Kind::Missing, 1, true)]);
@@ -196,6 +217,9 @@ mod tests {
         assert_eq!(faults(&at_another_time), [(Kind::Altered, 2, false)]);
         at_another_time[1].row.id = at_another_time[1].row.computed_id().unwrap();
         assert_eq!(faults(&at_another_time), [(Kind::Altered, 3, false)]);
+        let mut twice = chain();
+        twice.insert(1, twice[0].clone());
+        assert_eq!(faults(&twice), [(Kind::Phantom, 1, false)]);
         let mut lost = chain();
         lost.remove(1);
         assert_eq!(faults(&lost), [(Kind::Missing, 2, false)]);

@@ -55,7 +55,7 @@ impl Recorded {
 pub struct Page {
     /// The commits, oldest first; none if the file that holds them cannot be read.
     pub commits: Vec<Recorded>,
-    /// What could not be read: its commits or events are missing for that reason.
+    /// The errors of files that could not be read: their commits or events are missing.
     pub unread: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ pub struct Commits<'a> {
     through_seq: i64,
 }
 
-/// What SQL says of a page.
+/// The rows of a page in SQL.
 struct Rows {
     commits: Vec<commit::Model>,
     events: Vec<score_event::Model>,

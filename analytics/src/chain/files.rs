@@ -1,12 +1,19 @@
 //! Files of commits: those whose events have all left SQL leave it as well.
+//!
+//! A file is written once more, at the other one of its two paths, if a board is deleted that has
+//! archived events of its commits.
+
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
+use engine::archive;
 use engine::deployment::Deployment;
 use engine::partition::Partition;
-use entity::archive::commit_file;
+use entity::archive::{archive_file, commit_file};
 use entity::history::{commit, dead_letter, log_cursor, score_event};
 use polars::prelude::{Column, DataFrame, NamedFrom, Series, col, lit};
-use ranking::commit::content::{from_hex, to_hex};
+use ranking::commit::content::{LEAF_BYTES, from_hex, to_hex};
+use ranking::id::PartitionNo;
 use sea_orm::{
     ColumnTrait, Condition, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder, QuerySelect,
 };
@@ -33,6 +40,10 @@ const STEP: i64 = 1000;
 pub async fn prune(deployment: &Deployment, before_ms: i64) -> Result<u64> {
     let mut pruned = 0;
     for partition in deployment.partitions() {
+        for file in commit_file::of_partition(&partition.db, partition.no).await? {
+            // A run that was killed left it.
+            remove(deployment, &other_path(&file.path))?;
+        }
         drop_rows(partition).await?;
         let last_seq = last_free(partition, before_ms).await?;
         while write(partition, last_seq).await? {
@@ -94,13 +105,14 @@ async fn write(partition: Partition<'_>, last_seq: i64) -> Result<bool> {
             after_seq + 1
         );
         for row in page.into_iter().filter(|row| row.seq <= last_seq) {
+            let is_next = rows.last().is_none_or(|last| last.id == row.parent);
             ensure!(
-                row.seq == after_seq + 1 && row.computed_id()? == row.id,
+                row.seq == after_seq + 1 && is_next && row.computed_id()? == row.id,
                 "commit {} of partition {partition} is missing or was altered; run `laurel diff --full`",
                 after_seq + 1
             );
             after_seq = row.seq;
-            events += row.leaves.len() / 32;
+            events += row.leaves.len() / LEAF_BYTES;
             rows.push(row);
         }
     }
@@ -108,13 +120,7 @@ async fn write(partition: Partition<'_>, last_seq: i64) -> Result<bool> {
         return Ok(false);
     }
     let path = format!("commits/partition-{partition}-from-{first_seq}.parquet");
-    let whole = partition.archive_dir.join(&path);
-    // SQL does not name it: a run that was killed left it.
-    parquet::remove(&whole)?;
-    let sum = parquet::write_durably(&whole, &mut frame(&rows)?)?;
-    if let Some(copies) = &partition.archive_copy_dir {
-        parquet::copy_durably(&whole, &copies.join(&path), &sum)?;
-    }
+    let sum = write_at(partition.deployment, &path, &rows)?;
     let row = commit_file::Model {
         path,
         partition: partition.no.into(),
@@ -129,6 +135,70 @@ async fn write(partition: Partition<'_>, last_seq: i64) -> Result<bool> {
         .await
         .context("another archive is writing commits; wait until it ends")?;
     Ok(true)
+}
+
+/// Counts the events of a deleted board's file as gone, by partition and seq: in SQL, and in the
+/// files of their commits.
+///
+/// # Errors
+/// If SQL does not answer, or a file of commits is not as it was written; run it again.
+pub async fn abandon(
+    deployment: &Deployment,
+    file: &archive_file::Model,
+    gone: &BTreeMap<(i32, i64), u32>,
+) -> Result<()> {
+    let partition = PartitionNo(file.partition.try_into()?);
+    let mut again = vec![];
+    for former in commit_file::of_partition(&deployment.db, partition).await? {
+        let of_file = (file.partition, former.first_seq)..=(file.partition, former.last_seq);
+        if gone.range(of_file).next().is_none() {
+            continue;
+        }
+        let count = (former.last_seq - former.first_seq + 1).unsigned_abs();
+        let mut rows = read(deployment, &former, former.first_seq - 1, count)?;
+        for row in &mut rows {
+            let more = gone.get(&(file.partition, row.seq)).copied().unwrap_or_default();
+            row.gone += i32::try_from(more)?;
+        }
+        let path = other_path(&former.path);
+        let sum = write_at(deployment, &path, &rows)?;
+        let (bytes, sha256) = (sum.bytes as i64, sum.sha256);
+        again.push((former.path.clone(), commit_file::Model { path, bytes, sha256, ..former }));
+    }
+    archive::abandon(deployment, file, gone, &again).await?;
+    for (former, _) in &again {
+        remove(deployment, former)?;
+    }
+    Ok(())
+}
+
+/// Writes commits to a file, and to its copy.
+fn write_at(deployment: &Deployment, path: &str, rows: &[commit::Model]) -> Result<parquet::Sum> {
+    let whole = deployment.archive_dir.join(path);
+    // SQL does not name it: a run that was killed left it.
+    parquet::remove(&whole)?;
+    let sum = parquet::write_durably(&whole, &mut frame(rows)?)?;
+    if let Some(copies) = &deployment.archive_copy_dir {
+        parquet::copy_durably(&whole, &copies.join(path), &sum)?;
+    }
+    Ok(sum)
+}
+
+/// Removes a file that SQL does not name, and its copy.
+fn remove(deployment: &Deployment, path: &str) -> Result<()> {
+    parquet::remove(&deployment.archive_dir.join(path))?;
+    if let Some(copies) = &deployment.archive_copy_dir {
+        parquet::remove(&copies.join(path))?;
+    }
+    Ok(())
+}
+
+/// The path at which a file of commits is written once more.
+fn other_path(path: &str) -> String {
+    match path.strip_suffix("-again.parquet") {
+        Some(first) => format!("{first}.parquet"),
+        None => format!("{}-again.parquet", path.strip_suffix(".parquet").unwrap_or(path)),
+    }
 }
 
 /// Deletes the rows of commits that files have, in steps. SQL refuses to delete a commit that still
@@ -180,7 +250,14 @@ pub fn read(
     }
     let last_seq = after_seq.max(file.first_seq - 1) + count as i64;
     let of_page = col("seq").gt(lit(after_seq)).and(col("seq").lt_eq(lit(last_seq)));
-    rows(&in_parts(parquet::scan(&path)?.filter(of_page))?)
+    let mut rows = rows(&in_parts(parquet::scan(&path)?.filter(of_page))?)?;
+    rows.sort_unstable_by_key(|row| row.seq);
+    ensure!(
+        rows.is_sorted_by(|one, next| one.seq < next.seq),
+        "the file of commits {} has a commit twice; restore it from a backup",
+        display_path(&path)
+    );
+    Ok(rows)
 }
 
 fn frame(rows: &[commit::Model]) -> Result<DataFrame> {
@@ -235,6 +312,14 @@ fn rows(frame: &DataFrame) -> Result<Vec<commit::Model>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_of_commits_has_two_paths() {
+        let path = "commits/partition-3-from-1.parquet";
+        let other = other_path(path);
+        assert_eq!(other, "commits/partition-3-from-1-again.parquet");
+        assert_eq!(other_path(&other), path);
+    }
 
     #[test]
     fn a_frame_gives_back_the_commits_it_was_made_of() {

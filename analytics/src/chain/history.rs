@@ -8,7 +8,6 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use engine::deployment::Deployment;
 use entity::history::log_cursor;
-use sea_orm::EntityTrait;
 use serde::Serialize;
 
 use super::commits::Commits;
@@ -65,8 +64,8 @@ pub async fn history(deployment: &Deployment, arguments: &Arguments) -> Result<W
     let (mut commits, mut events, mut gone) = (0, 0, 0);
     for partition in deployment.partitions() {
         let seq = partition.settle().await?;
-        let cursor = log_cursor::Entity::find_by_id(i32::from(partition.no));
-        let seq = cursor.one(&deployment.db).await?.map_or(seq as i64, |cursor| cursor.seq);
+        let cursor = log_cursor::of(&deployment.db, partition.no).await?;
+        let seq = cursor.map_or(seq as i64, |cursor| cursor.seq);
         let mut last = 0;
         let mut pages = Commits::new(deployment, partition.no, (last, seq));
         while let Some(page) = pages.next().await? {

@@ -21,6 +21,8 @@ pub struct Line {
     random: String,
     accepted_at_ms: i64,
     clock_ms: i64,
+    /// The number of events whose content is known to be gone.
+    gone: i32,
     events: Vec<EventOfLine>,
 }
 
@@ -78,6 +80,7 @@ impl Line {
             random: to_hex(&row.random),
             accepted_at_ms: row.accepted_at_ms,
             clock_ms: row.clock_ms,
+            gone: row.gone,
             events: events.collect::<Result<_>>()?,
         })
     }
@@ -95,12 +98,10 @@ impl Line {
         let (partition, seq) = (i32::from(self.partition), self.seq);
         let bytes = |text: &str| from_hex(text).context("expected hexadecimal digits");
         let mut leaves = vec![];
-        let mut gone = 0;
         for event in &self.events {
             let leaf = bytes(&event.leaf)?;
             ensure!(leaf.len() == 32, "expected a leaf of 64 hexadecimal digits");
             leaves.extend(leaf);
-            gone += i32::from(event.content.is_none());
         }
         let mut commit = Recorded::new(commit::Model {
             partition,
@@ -110,7 +111,7 @@ impl Line {
             accepted_at_ms: self.accepted_at_ms,
             clock_ms: self.clock_ms,
             events: self.events.len().try_into()?,
-            gone,
+            gone: self.gone,
             version: self.version,
             random: bytes(&self.random)?,
             leaves,

@@ -44,6 +44,8 @@ pub struct Arguments {
 /// The outcome of `verify`.
 #[derive(Debug, Default, Serialize)]
 pub struct Verified {
+    /// The deployment that the checkpoints are of.
+    deployment: String,
     commits: usize,
     events: usize,
     gone: usize,
@@ -93,10 +95,10 @@ impl fmt::Display for Verified {
             }
             writeln!(f, ": {note}")?;
         }
-        let Self { commits, events, gone, unsigned, checkpoints, found, .. } = self;
+        let Self { deployment, commits, events, gone, unsigned, checkpoints, found, .. } = self;
         write!(
             f,
-            "verified {commits} commits with {events} events, and {gone} more whose content is gone, against {checkpoints} checkpoints: found {found} faults; {unsigned} commits are later than the last checkpoint"
+            "verified {commits} commits with {events} events, and {gone} more whose content is gone, against {checkpoints} checkpoints of deployment {deployment}: found {found} faults; {unsigned} commits are later than the last checkpoint"
         )
     }
 }
@@ -116,8 +118,9 @@ pub async fn verify_until(mut stop: Stop, arguments: Arguments) -> Result<Verifi
 }
 
 fn verify(arguments: &Arguments) -> Result<Verified> {
-    let mut checkpoints = checkpoints(arguments)?;
+    let (deployment, mut checkpoints) = checkpoints(arguments)?;
     let mut verified = Verified {
+        deployment,
         checkpoints: checkpoints.values().map(BTreeMap::len).sum(),
         ..Verified::default()
     };
@@ -143,7 +146,7 @@ fn verify(arguments: &Arguments) -> Result<Verified> {
         })
         .with_context(|| format!("{} cannot be verified", display_path(path)))?;
     }
-    // What is left was signed, and the history does not have it.
+    // The checkpoints that are left are of commits that the history does not have.
     for (partition, left) in checkpoints {
         let Some((&seq, _)) = left.last_key_value() else { continue };
         let last = links.get(&partition).map_or(0, |link| link.seq);
@@ -159,8 +162,11 @@ fn verify(arguments: &Arguments) -> Result<Verified> {
     Ok(verified)
 }
 
-/// The checkpoints, by partition and seq.
-fn checkpoints(arguments: &Arguments) -> Result<BTreeMap<u16, BTreeMap<i64, Checkpoint>>> {
+/// Checkpoints by partition and seq.
+type Checkpoints = BTreeMap<u16, BTreeMap<i64, Checkpoint>>;
+
+/// The deployment, and its checkpoints.
+fn checkpoints(arguments: &Arguments) -> Result<(String, Checkpoints)> {
     let path = &arguments.checkpoints;
     let cannot = || format!("{} cannot be read", display_path(path));
     let bytes = fs::metadata(path).with_context(cannot)?.len();
@@ -174,7 +180,7 @@ fn checkpoints(arguments: &Arguments) -> Result<BTreeMap<u16, BTreeMap<i64, Chec
     let Some(first) = all.first().map(|first| first.deployment.clone()) else {
         bail!("{} has no checkpoint", display_path(path))
     };
-    let mut checkpoints: BTreeMap<u16, BTreeMap<i64, Checkpoint>> = BTreeMap::new();
+    let mut checkpoints = Checkpoints::new();
     for checkpoint in all {
         let Checkpoint { partition, seq, key, deployment, .. } = &checkpoint;
         ensure!(
@@ -187,9 +193,14 @@ fn checkpoints(arguments: &Arguments) -> Result<BTreeMap<u16, BTreeMap<i64, Chec
             "the checkpoint of partition {partition} at seq {seq} is of another deployment: expected {first}"
         );
         let (partition, seq) = (*partition, i64::try_from(*seq)?);
-        checkpoints.entry(partition).or_default().insert(seq, checkpoint);
+        let commit_id = checkpoint.commit_id.clone();
+        let former = checkpoints.entry(partition).or_default().insert(seq, checkpoint);
+        ensure!(
+            former.is_none_or(|former| former.commit_id == commit_id),
+            "two checkpoints of partition {partition} at seq {seq} name different commits: expected one history; its key signed two"
+        );
     }
-    Ok(checkpoints)
+    Ok((first, checkpoints))
 }
 
 /// Hands over the lines of a history file.
@@ -211,6 +222,35 @@ fn read(path: &Path, mut take: impl FnMut(Line) -> Result<()>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_checkpoints_that_contradict_each_other_are_refused() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/explanation/history.md");
+        let page = fs::read_to_string(page).unwrap();
+        let one = page.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+        let (statement, _) = one.split_once("signature: ").unwrap();
+        let (before, after) = statement.split_once("commit: ").unwrap();
+        let other = format!(
+            "{before}commit: {}{}signature: {}{}\n",
+            "f".repeat(64),
+            &after[64..],
+            "5458de518310153e4f3721bd831ddf34ec083373728301a608cc3fd35bb79ab5",
+            "98be238c2447b2da2f0e9aae2faca8d136574d99a17ad16c9c6741d36a5fca07",
+        );
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("checkpoints.txt");
+        let key = "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8".to_owned();
+        let arguments = Arguments { files: vec![], checkpoints: path.clone(), key };
+        fs::write(&path, format!("{one}\n{one}")).unwrap();
+        let (deployment, known) = checkpoints(&arguments).unwrap();
+        assert_eq!(
+            (deployment.as_str(), known[&3_u16].len()),
+            ("6b1f0e2d9c8a47358e6d5c4b3a291807", 1)
+        );
+        fs::write(&path, format!("{one}\n{other}")).unwrap();
+        let error = checkpoints(&arguments).unwrap_err();
+        assert!(error.to_string().contains("name different commits"), "{error:#}");
+    }
 
     #[test]
     fn a_line_that_is_no_commit_is_named() {

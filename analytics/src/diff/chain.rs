@@ -9,8 +9,10 @@ use anyhow::Result;
 use engine::checkpoint::Checkpoint;
 use engine::deployment::Deployment;
 use engine::partition::Partition;
+use engine::reshard;
 use entity::archive::archive_mark;
-use entity::history::{checkpoint, log_cursor};
+use entity::board;
+use entity::history::{checkpoint, commit, dead_letter, log_cursor};
 use entity::integrity::integrity_chain;
 use entity::integrity::integrity_finding::Kind;
 use ranking::id::PartitionNo;
@@ -78,14 +80,20 @@ async fn marks(partition: Partition<'_>) -> Result<Vec<archive_mark::Model>> {
 /// Follows a chain to SQL's cursor, and remembers how far it is sound.
 async fn follow(partition: Partition<'_>, is_changed: bool, job: &Job) -> Result<Vec<Fault>> {
     let (db, no) = (&partition.db, i32::from(partition.no));
-    let cursor = log_cursor::Entity::find_by_id(no).one(db).await?;
-    let Some(cursor) = cursor else { return Ok(vec![]) };
+    // Before the cursor, which only moves on: so no commit that is known here is beyond it.
     let known = integrity_chain::Entity::find_by_id(no).one(db).await?;
+    let known = known.map(|known| Link { seq: known.seq, id: known.commit_id });
+    let signed = checkpoint::last(db, partition.no).await?.map_or(0, |last| last.seq);
+    let last = commit::Entity::find().filter(commit::Column::Partition.eq(no));
+    let last = last.order_by_desc(commit::Column::Seq).one(db).await?.map_or(0, |last| last.seq);
+    let cursor = log_cursor::of(db, partition.no).await?;
+    let Some(cursor) = cursor else { return Ok(vec![]) };
+    let seen = signed.max(last).max(known.as_ref().map_or(0, |known| known.seq));
     let known = known.filter(|known| !is_changed && known.seq <= cursor.seq);
-    let mut link =
-        known.map_or_else(Link::root, |known| Link { seq: known.seq, id: known.commit_id });
+    let mut link = known.unwrap_or_else(Link::root);
     let mut faults = vec![];
     let mut checkpoints = checkpoints(partition, link.seq, &mut faults).await?;
+    let mut unexplained = Unexplained { partition, by_deleted_board: false };
     job.stage("checking commits", (cursor.seq - link.seq).unsigned_abs() as usize);
     let mut commits = Commits::new(partition.deployment, partition.no, (link.seq, cursor.seq));
     while let Some(page) = commits.next().await? {
@@ -97,6 +105,7 @@ async fn follow(partition: Partition<'_>, is_changed: bool, job: &Job) -> Result
         }
         for commit in &page.commits {
             link.follow(commit, is_whole, &mut faults);
+            faults.extend(unexplained.of(&commit.row).await?);
             while let Some(checkpoint) = checkpoints.first_entry()
                 && *checkpoint.key() <= link.seq
             {
@@ -110,8 +119,18 @@ async fn follow(partition: Partition<'_>, is_changed: bool, job: &Job) -> Result
         }
     }
     link.end(&Link { seq: cursor.seq, id: cursor.commit_id }, &mut faults);
+    if seen > cursor.seq {
+        let note = format!(
+            "SQL's cursor is at commit {}: expected {seen}, of which there is a row, a check or a checkpoint",
+            cursor.seq
+        );
+        faults.push(Fault { kind: Kind::Missing, seq: cursor.seq + 1, event: None, note });
+    }
     if !faults.is_empty() {
-        integrity_chain::Entity::delete_by_id(no).exec(db).await?;
+        // What was checked stays known, if it is not there any more.
+        if seen <= cursor.seq {
+            integrity_chain::Entity::delete_by_id(no).exec(db).await?;
+        }
         return Ok(faults);
     }
     let sound = integrity_chain::Model {
@@ -135,19 +154,70 @@ async fn checkpoints(
 ) -> Result<BTreeMap<i64, Checkpoint>> {
     let mut checkpoints = BTreeMap::new();
     for row in checkpoint::after(&partition.db, partition.no, seq).await? {
-        match Checkpoint::parse(&row.statement) {
-            Ok(checkpoint) => {
+        let note = match Checkpoint::parse(&row.statement) {
+            Ok(checkpoint) if is_of(&checkpoint, &row, partition) => {
                 checkpoints.insert(row.seq, checkpoint);
+                continue;
             }
-            Err(error) => faults.push(Fault {
-                kind: Kind::Altered,
-                seq: row.seq,
-                event: None,
-                note: error.to_string(),
-            }),
-        }
+            Ok(_) => "its checkpoint is a statement about something else".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        faults.push(Fault { kind: Kind::Altered, seq: row.seq, event: None, note });
     }
     Ok(checkpoints)
+}
+
+/// True if a statement is about the deployment, the partition and the commit that its row says.
+fn is_of(checkpoint: &Checkpoint, row: &checkpoint::Model, partition: Partition<'_>) -> bool {
+    checkpoint.deployment == *partition.identity
+        && checkpoint.partition == partition.no.0
+        && i64::try_from(checkpoint.seq) == Ok(row.seq)
+        && checkpoint.commit_id == row.commit_id
+}
+
+/// Looks for events that a commit counts as gone although nothing says why.
+struct Unexplained<'a> {
+    partition: Partition<'a>,
+    /// True once a deleted board is found that has, or had, data in the partition.
+    by_deleted_board: bool,
+}
+
+impl Unexplained<'_> {
+    /// The fault of a commit that counts more events as gone than SQL refused, without a board
+    /// that was deleted or an earlier refused event that was voided.
+    async fn of(&mut self, row: &commit::Model) -> Result<Option<Fault>> {
+        if row.gone <= 0 || self.by_deleted_board {
+            return Ok(None);
+        }
+        let partition = self.partition;
+        let (db, no) = (&partition.db, partition.no);
+        let refused = dead_letter::of_commit(db, no, row.seq.unsigned_abs()).await?.len();
+        if usize::try_from(row.gone).is_ok_and(|gone| gone <= refused) {
+            return Ok(None);
+        }
+        // After the commit was read: a board is marked before any event of it goes.
+        let deleted = board::Entity::find().filter(board::Column::DeletedAtMs.is_not_null());
+        for board in deleted.all(db).await? {
+            let partitions = reshard::partitions(partition.deployment, &board)?;
+            if partitions.iter().any(|of_board| of_board.no == no) {
+                self.by_deleted_board = true;
+                return Ok(None);
+            }
+        }
+        // The void of a refused event has no row either.
+        let voided = dead_letter::Entity::find()
+            .filter(dead_letter::Column::Partition.eq(i32::from(no)))
+            .filter(dead_letter::Column::Seq.lt(row.seq))
+            .filter(dead_letter::Column::State.eq(dead_letter::State::Voided));
+        if voided.one(db).await?.is_some() {
+            return Ok(None);
+        }
+        let note = format!(
+            "{} of its events are counted as gone, and SQL refused {refused}: expected a deleted board that explains the others",
+            row.gone
+        );
+        Ok(Some(Fault { kind: Kind::Missing, seq: row.seq, event: None, note }))
+    }
 }
 
 /// The finding about a fault.

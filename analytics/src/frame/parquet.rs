@@ -9,6 +9,7 @@ use polars::prelude::{
     DataFrame, LazyFrame, ParquetCompression, ParquetReader, ParquetWriter, PlRefPath,
     ScanArgsParquet, SerReader,
 };
+use ranking::commit::content::to_hex;
 use sha2::{Digest, Sha256};
 
 use crate::display_path;
@@ -119,8 +120,7 @@ pub fn sum(path: &Path) -> Result<Sum> {
         }
     };
     read().with_context(|| format!("{} cannot be read", display_path(path)))?;
-    let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Sum { bytes, sha256 })
+    Ok(Sum { bytes, sha256: to_hex(&hash.finalize()) })
 }
 
 /// Removes a file and the one written beside it, if they exist.

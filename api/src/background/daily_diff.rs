@@ -27,6 +27,10 @@ use crate::metrics::{METRICS, Schedule};
 /// The interval at which a process checks whether a diff is due.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
+/// The longest time that SQL may take to hand out the work, or to note its end. A silent connection
+/// must not end all diffs.
+const SCHEDULE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// The longest run of a diff.
 const DIFF_TIMEOUT: Duration = Duration::from_secs(12 * 3600);
 
@@ -115,12 +119,8 @@ impl DailyDiff {
     async fn look(&self, deployment: &Deployment, stop: &mut watch::Receiver<bool>) -> Result<()> {
         let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
         let due_at_ms = schedule::last_due_ms(self.minute_of_day, now_ms);
-        let born = deployment::find(db).await?;
-        // A diff that was due before the deployment existed is not made up for.
-        if born.is_none_or(|born| due_at_ms < born.created_at_ms)
-            || job::running(db, NAME, None).await?.is_some()
-            || !schedule::take(db, NAME, due_at_ms, now_ms).await?
-        {
+        let take = timeout(SCHEDULE_TIMEOUT, take(deployment, due_at_ms, now_ms)).await;
+        if !take.context("the database took too long")?? {
             return Ok(());
         }
         tracing::info!("the daily diff begins");
@@ -135,7 +135,8 @@ impl DailyDiff {
             ),
             _ => bail!("{} ended with {status}: {said}", self.program.display()),
         }
-        schedule::finish(db, NAME, due_at_ms).await?;
+        let finished = timeout(SCHEDULE_TIMEOUT, schedule::finish(db, NAME, due_at_ms)).await;
+        finished.context("the database took too long to note the end")??;
         Ok(())
     }
 
@@ -190,6 +191,16 @@ impl DailyDiff {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
     }
+}
+
+/// Claims the diff that was due at an instant, unless it is claimed or one is running.
+async fn take(deployment: &Deployment, due_at_ms: i64, now_ms: i64) -> Result<bool> {
+    let db = &deployment.db;
+    let born = deployment::find(db).await?;
+    // A diff that was due before the deployment existed is not made up for.
+    Ok(born.is_some_and(|born| due_at_ms >= born.created_at_ms)
+        && job::running(db, NAME, None).await?.is_none()
+        && schedule::take(db, NAME, due_at_ms, now_ms).await?)
 }
 
 /// Reads to the end, and keeps the start.

@@ -75,7 +75,8 @@ struct State {
 #[derive(Default)]
 struct Running {
     tasks: JoinSet<()>,
-    partitions: HashMap<Id, PartitionNo>,
+    partitions: HashSet<PartitionNo>,
+    by_task: HashMap<Id, PartitionNo>,
     /// Those that have moved on since they were begun.
     again: HashMap<PartitionNo, Option<Head>>,
 }
@@ -97,7 +98,7 @@ pub(super) async fn persist(
     tokio::select! {
         () = pulse(signals, &rounds) => {}
         () = persister.follow_servers(&round) => {}
-        () = persister.tell_of_stuck() => {}
+        () = persister.report_stuck() => {}
         _ = stop.changed() => {}
     }
     if timeout(DRAIN_TIMEOUT, persister.drain()).await.is_err() {
@@ -204,7 +205,10 @@ impl Persister {
                     },
                     ended = running.tasks.join_next_with_id(), if !running.tasks.is_empty() => {
                         let id = ended.map(|ended| ended.map_or_else(|error| error.id(), |(id, ())| id));
-                        let no = id.and_then(|id| running.partitions.remove(&id));
+                        let no = id.and_then(|id| running.by_task.remove(&id));
+                        if let Some(no) = no {
+                            running.partitions.remove(&no);
+                        }
                         if let Some((no, head)) = no.and_then(|no| running.again.remove_entry(&no)) {
                             running.begin(self, no, head, &transactions);
                         }
@@ -289,7 +293,7 @@ impl Persister {
     }
 
     /// Says in the log, once a minute, which partitions' cursors do not move, and why.
-    async fn tell_of_stuck(&self) {
+    async fn report_stuck(&self) {
         loop {
             sleep(STUCK_AFTER).await;
             let (now, partitions) = (Instant::now(), self.health.partitions());
@@ -331,11 +335,11 @@ impl Running {
         head: Option<Head>,
         transactions: &Arc<Semaphore>,
     ) {
-        if self.partitions.values().any(|running| *running == no) {
+        if !self.partitions.insert(no) {
             self.again.insert(no, head);
             return;
         }
         let task = self.tasks.spawn(persister.clone().settle(no, head, transactions.clone()));
-        self.partitions.insert(task.id(), no);
+        self.by_task.insert(task.id(), no);
     }
 }

@@ -7,7 +7,7 @@ use engine::settings::RetentionSettings;
 use entity::Result;
 use entity::sql::retention::{ROWS_MAX, Records, delete_old};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::metrics::METRICS;
 
@@ -16,6 +16,9 @@ const ROUND_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// The pause between two statements, so that writers come in between.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest time of one statement. A silent connection must not end all of them.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A day, in milliseconds.
 const DAY_MS: i64 = 86_400_000;
@@ -57,7 +60,10 @@ async fn round(deployment: &Deployment, settings: &RetentionSettings) -> Result<
         let before_ms = deployment.clock.now_ms() - i64::from(days) * DAY_MS;
         let mut sum = 0;
         loop {
-            let deleted = delete_old(&deployment.db, records, before_ms).await?;
+            let deleting = delete_old(&deployment.db, records, before_ms);
+            let deleted = timeout(DELETE_TIMEOUT, deleting).await.map_err(|_| {
+                ranking::Error::Unavailable("the database took too long to delete rows".into())
+            })??;
             METRICS.count_deleted(records, deleted);
             sum += deleted;
             if deleted < ROWS_MAX {

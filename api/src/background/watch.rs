@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::deployment::Deployment;
-use engine::deployment::health::{Check, Warning};
+use engine::deployment::watch::{Check, Warning};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -34,7 +34,7 @@ async fn watch(deployment: Deployment) {
     let mut told = BTreeMap::new();
     loop {
         deployment.look().await;
-        let warnings = deployment.health.warnings();
+        let warnings = deployment.watch.warnings();
         METRICS.set_warnings(&warnings);
         told = tell(told, warnings);
         sleep(LOOK_INTERVAL).await;

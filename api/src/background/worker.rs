@@ -22,6 +22,10 @@ use crate::health::Health;
 /// The longest time of one round of upkeep. Each step of it goes on where it stopped.
 const UPKEEP_TIMEOUT: Duration = Duration::from_secs(3600);
 
+/// The longest time in which SQL tells what is to be done: on a silent connection all other upkeep
+/// would wait.
+const LIST_TIMEOUT: Duration = Duration::from_secs(600);
+
 /// How long SQL may take to note that this process' jobs end.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -112,7 +116,7 @@ async fn finish_interrupted_work(deployment: &Deployment) -> Result<()> {
     engine::amend::void_dead_letters(deployment).await?;
     // A board that fails must not stop the others.
     let mut failed = None;
-    for board in engine::board::windows::unfinished(deployment).await? {
+    for board in in_time(engine::board::windows::unfinished(deployment)).await? {
         if let Err(error) = engine::board::windows::finish(deployment, &board).await {
             failed = Some(error);
         }
@@ -123,9 +127,9 @@ async fn finish_interrupted_work(deployment: &Deployment) -> Result<()> {
     if let Err(error) = seal(deployment).await {
         failed = Some(error);
     }
-    job::end_dead(&deployment.db, deployment.clock.now_ms()).await?;
+    in_time(job::end_dead(&deployment.db, deployment.clock.now_ms())).await?;
     let before_ms = deployment.clock.now_ms() - PURGE_AFTER_MS;
-    for board in engine::board::delete::left_over(deployment).await? {
+    for board in in_time(engine::board::delete::left_over(deployment)).await? {
         if board.deleted_at_ms.is_some_and(|at_ms| at_ms < before_ms)
             && let Err(error) = engine::board::delete::purge(deployment, &board).await
         {
@@ -135,11 +139,19 @@ async fn finish_interrupted_work(deployment: &Deployment) -> Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
+/// Waits until SQL tells what is to be done, up to [`LIST_TIMEOUT`].
+async fn in_time<T>(told: impl Future<Output = Result<T>>) -> Result<T> {
+    timeout(LIST_TIMEOUT, told).await.unwrap_or_else(|_| {
+        let silent = "the database took too long to tell what upkeep is due";
+        Err(ranking::Error::Unavailable(silent.into()).into())
+    })
+}
+
 /// Seals all due periods, as a job. Does nothing if another process runs that job, or if it failed
 /// a moment ago.
 async fn seal(deployment: &Deployment) -> Result<()> {
     let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
-    if !engine::seal::is_due(deployment, now_ms).await?
+    if !in_time(engine::seal::is_due(deployment, now_ms)).await?
         || job::failed_since(db, entity::job::SEAL, None, now_ms - SEAL_AGAIN_MS).await?
     {
         return Ok(());

@@ -176,8 +176,9 @@ async fn submit_all(
             .collect();
         chunks
     });
+    let client: Arc<str> = "demo".into();
     let mut placed = futures::stream::iter(
-        batches.map(|(partition, batch)| committers.submit(partition, batch)),
+        batches.map(|(partition, batch)| committers.submit(&client, partition, batch)),
     )
     .buffer_unordered(IN_FLIGHT);
     let mut loaded = 0;

@@ -32,8 +32,8 @@ use crate::{graphql, http};
 /// The time that requests may take to end when the process stops.
 const REQUESTS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time that a start may still take once the process is to stop.
-const START_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time that a start may still take once the process is to stop. The stop takes its own time.
+const START_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The time that executions may outlive their requests.
 const EXECUTIONS_TIMEOUT: Duration = Duration::from_secs(1);

@@ -106,6 +106,7 @@ pub(crate) async fn of_number(
     let Some(no) = no else {
         return Ok(None);
     };
+    state(ctx).spend(price::BOARD_ROW)?;
     let known = state(ctx).loaders.board(no).await?;
     let living = known.filter(|known| known.row.deleted_at_ms.is_none());
     Ok(living.map(Board))

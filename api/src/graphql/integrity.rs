@@ -10,6 +10,7 @@ use entity::integrity::{integrity_finding as finding_row, integrity_run as row};
 
 use super::board::{self, Board};
 use super::job::JOBS_DEFAULT;
+use super::price;
 use super::request::{app, state};
 use super::types::connection::{Connection, PageCursor, limit_or, number_of};
 use super::types::global_id::GlobalId;
@@ -17,6 +18,7 @@ use super::types::scalar::{DateTime, Decimal, int};
 use crate::access::Scope;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
+use crate::loader::totals::Total;
 
 /// The default length of a page of findings.
 pub const FINDINGS_DEFAULT: usize = 50;
@@ -218,6 +220,7 @@ impl Finding {
 /// The run of a number.
 pub(crate) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Option<IntegrityRun>> {
     state(ctx).require(Scope::Admin)?;
+    state(ctx).spend(price::select(1))?;
     Ok(row::find(&app(ctx).deployment.reads, id).await?.map(IntegrityRun))
 }
 
@@ -250,6 +253,7 @@ pub(crate) async fn list(
         None => None,
     };
     let before = after.map(number_of).transpose()?;
+    state(ctx).spend(price::select(limit))?;
     let (rows, has_next) = row::page(&app(ctx).deployment.reads, board_no, before, limit).await?;
     let total = IntegrityRunTotal(board_no);
     let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
@@ -267,6 +271,7 @@ async fn findings_page(
 ) -> crate::error::Result<Connection<Finding, FindingTotal>> {
     let limit = limit_or("first", first, FINDINGS_DEFAULT)?;
     let index = after.map(number_of).transpose()?;
+    state(ctx).spend(price::select(limit))?;
     let (rows, has_next) =
         finding_row::page(&app(ctx).deployment.reads, run_id, index, limit).await?;
     let numbers = rows.iter().map(|row| row.board_no).collect();
@@ -294,8 +299,8 @@ pub struct IntegrityRunTotal(Option<i64>);
 impl IntegrityRunTotal {
     /// The number of runs.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let count = row::count(&app(ctx).deployment.reads, self.0);
-        Ok(int(count.await.map_err(Error::from)?)?)
+        let total = Total::IntegrityRuns(self.0);
+        Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)
     }
 }
 
@@ -306,7 +311,7 @@ pub struct FindingTotal(i64);
 impl FindingTotal {
     /// The number of findings that are kept of the run.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let count = finding_row::count(&app(ctx).deployment.reads, self.0);
-        Ok(int(count.await.map_err(Error::from)?)?)
+        let total = Total::Findings(self.0);
+        Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)
     }
 }

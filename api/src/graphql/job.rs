@@ -6,12 +6,13 @@ use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::job as row;
 
 use super::board::{self, Board};
+use super::price;
 use super::request::{app, state};
 use super::types::connection::{Connection, PageCursor, limit_or, number_of};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, int};
 use crate::access::Scope;
-use crate::error::Error;
+use crate::loader::totals::Total;
 
 /// The default length of a page of jobs or integrity runs.
 pub const JOBS_DEFAULT: usize = 20;
@@ -123,6 +124,7 @@ impl Job {
 /// The job of a number.
 pub(crate) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Option<Job>> {
     state(ctx).require(Scope::Admin)?;
+    state(ctx).spend(price::select(1))?;
     Ok(row::find(&app(ctx).deployment.reads, id).await?.map(Job))
 }
 
@@ -142,6 +144,7 @@ pub(crate) async fn list(
     };
     let kind = kind.map(JobKind::name);
     let before = after.map(number_of).transpose()?;
+    state(ctx).spend(price::select(limit))?;
     let db = &app(ctx).deployment.reads;
     let (rows, has_next) = row::page(db, board_no, kind, before, limit).await?;
     let total = JobTotal { board_no, kind };
@@ -161,7 +164,7 @@ pub struct JobTotal {
 impl JobTotal {
     /// The number of jobs.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let count = row::count(&app(ctx).deployment.reads, self.board_no, self.kind);
-        Ok(int(count.await.map_err(Error::from)?)?)
+        let total = Total::Jobs(self.board_no, self.kind);
+        Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)
     }
 }

@@ -1,4 +1,4 @@
-//! The mutations.
+//! The mutations. Each begins a change, which goes on to its end also without a client.
 
 use async_graphql::{Context, ID, Object, Result};
 
@@ -25,6 +25,7 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The rules of the board.")] input: CreateBoardInput,
     ) -> Result<BoardPayload> {
+        let _change = state(ctx).changes.begin();
         state(ctx).require(Scope::Admin)?;
         let board = Board(create(app(ctx), input).await?);
         Ok(BoardPayload { board })
@@ -37,6 +38,7 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The changes.")] input: UpdateBoardInput,
     ) -> Result<BoardPayload> {
+        let _change = state(ctx).changes.begin();
         state(ctx).require(Scope::Admin)?;
         let board = Board(update(app(ctx), input).await?);
         Ok(BoardPayload { board })
@@ -49,6 +51,7 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The board's slug.")] slug: String,
     ) -> Result<DeleteBoardPayload> {
+        let _change = state(ctx).changes.begin();
         state(ctx).require(Scope::Admin)?;
         let deleted = delete(app(ctx), &slug).await?;
         state(ctx).loaders.clear().await;
@@ -62,6 +65,7 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The board and the scores.")] input: SubmitScoresInput,
     ) -> Result<SubmitScoresPayload> {
+        let _change = state(ctx).changes.begin();
         Ok(submit(ctx, input).await?)
     }
 
@@ -73,6 +77,7 @@ impl Mutation {
         #[graphql(desc = "The board's slug.")] board: String,
         #[graphql(desc = "The member's key.")] member: String,
     ) -> Result<RemoveEntryPayload> {
+        let _change = state(ctx).changes.begin();
         state(ctx).require(Scope::Admin)?;
         Ok(remove_entry(ctx, &board, &member).await?)
     }
@@ -86,6 +91,7 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The event's global id, from Member.events.")] id: ID,
     ) -> Result<VoidEventPayload> {
+        let _change = state(ctx).changes.begin();
         state(ctx).require(Scope::Admin)?;
         Ok(void_event(ctx, &id).await?)
     }
@@ -97,6 +103,7 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The members.")] input: Vec<MemberInput>,
     ) -> Result<MembersPayload> {
+        let _change = state(ctx).changes.begin();
         state(ctx).require(Scope::Admin)?;
         let members = upsert(app(ctx), input).await?;
         state(ctx).loaders.clear().await;
@@ -112,6 +119,7 @@ impl Mutation {
         #[graphql(desc = "The member's key.")] member: String,
         #[graphql(desc = "The friend's key.")] friend: String,
     ) -> Result<FriendPayload> {
+        let _change = state(ctx).changes.begin();
         Ok(add_friend(ctx, &member, &friend).await?)
     }
 
@@ -123,6 +131,7 @@ impl Mutation {
         #[graphql(desc = "The member's key.")] member: String,
         #[graphql(desc = "The friend's key.")] friend: String,
     ) -> Result<FriendPayload> {
+        let _change = state(ctx).changes.begin();
         Ok(remove_friend(ctx, &member, &friend).await?)
     }
 }

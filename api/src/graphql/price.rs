@@ -59,6 +59,9 @@ pub(crate) const FRIENDS: u64 = 1000;
 /// A member's row, of the SELECT for all that a request asks for.
 const MEMBER_ROW: u64 = 10;
 
+/// A board's row, of the SELECT for all that a request asks for.
+pub(crate) const BOARD_ROW: u64 = 10;
+
 /// Rows that SQL counts or skips for a point.
 const ROWS_SKIPPED: u64 = 20;
 

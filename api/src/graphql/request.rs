@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::Context;
 
+use super::change::Changes;
 use crate::access::{Principal, Scope};
 use crate::app::{App, SharedApp};
 use crate::cache::shared::GoodUntil;
@@ -23,9 +24,16 @@ pub struct RequestState {
     pub loaders: Loaders,
     /// The points that the request may still spend.
     pub budget: Arc<Budget>,
+    /// The changes that the request makes.
+    pub changes: Arc<Changes>,
 }
 
 impl RequestState {
+    /// The id of the client's token; empty without one.
+    pub fn client(&self) -> Arc<str> {
+        self.principal.as_ref().map_or_else(|| "".into(), |principal| principal.id.clone())
+    }
+
     /// Spends points on work that is about to be done, beyond what the text of the query costs.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! The submission of scores, and the result for each of them.
 
+mod doubt;
 mod duplicates;
 mod durable;
 mod segments;
@@ -223,6 +224,7 @@ pub(crate) async fn submit(
             break;
         }
         let other = super::board::find(app, state, &input.board).await;
+        let other = other.inspect_err(|error| doubt::doubt_gone(&mut outcomes, error));
         let is_allowed =
             |other: &Arc<CachedBoard>| check_member_token(principal, other, &input.scores).is_ok();
         let Some(other) = other.ok().flatten().filter(is_allowed) else {
@@ -317,7 +319,7 @@ async fn submit_by_partition(
     }
     let ack = input.ack.unwrap_or(Ack::Applied);
     let placed = by_partition.into_iter().map(|(partition, (indices, submissions))| async move {
-        let answers = submit_to(app, partition, submissions, ack).await;
+        let answers = submit_to(app, state, partition, submissions, ack).await;
         indices.into_iter().zip(answers)
     });
     outcomes.extend(futures::future::join_all(placed).await.into_iter().flatten());
@@ -351,6 +353,7 @@ fn read(
 /// Submits to one partition. Returns the outcomes in the order of the submissions.
 async fn submit_to(
     app: &App,
+    state: &RequestState,
     partition: PartitionNo,
     submissions: Vec<Submission>,
     ack: Ack,
@@ -361,7 +364,7 @@ async fn submit_to(
         Ack::Applied => vec![],
         Ack::Durable => submissions.clone(),
     };
-    let placed = match app.committers.submit(partition, submissions).await {
+    let placed = match app.committers.submit(&state.client(), partition, submissions).await {
         Ok(placed) => placed,
         Err(error) => return members.iter().map(|_| Err(error.clone())).collect(),
     };

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, ErrorCode, Result};
@@ -17,6 +18,8 @@ pub struct SqlHealth {
     was_asked: AtomicBool,
     /// Since when it is away.
     away: Mutex<Option<Instant>>,
+    /// It was found to be away.
+    doubted: Notify,
 }
 
 impl SqlHealth {
@@ -26,6 +29,7 @@ impl SqlHealth {
             is_away: AtomicBool::new(false),
             was_asked: AtomicBool::new(false),
             away: Mutex::new(None),
+            doubted: Notify::new(),
         }
     }
 
@@ -91,7 +95,13 @@ impl SqlHealth {
             );
             *away = Some(Instant::now());
             self.is_away.store(true, Ordering::Release);
+            self.doubted.notify_one();
         }
+    }
+
+    /// Waits until SQL is found to be away.
+    pub(super) async fn doubted(&self) {
+        self.doubted.notified().await;
     }
 
     /// Notes that SQL answered.
@@ -131,6 +141,14 @@ mod tests {
         assert!(began.elapsed() < 100 * TIMEOUT, "{:?}", began.elapsed());
         sql.answered();
         assert_eq!(sql.ask(async { Ok(7) }).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn a_look_up_that_fails_lets_sql_be_asked_at_once() {
+        let sql = SqlHealth::new(TIMEOUT);
+        assert!(timeout(TIMEOUT, sql.doubted()).await.is_err());
+        assert!(sql.ask(std::future::pending::<Result<()>>()).await.is_err());
+        assert!(timeout(TIMEOUT, sql.doubted()).await.is_ok());
     }
 
     #[tokio::test]

@@ -23,6 +23,9 @@ pub struct Admission {
     under_way_max: u64,
     waiting: AtomicUsize,
     waiting_max: usize,
+    /// The bytes that the waiting requests hold.
+    waiting_bytes: AtomicU64,
+    waiting_bytes_max: u64,
     budget_max: u64,
     freed: Notify,
 }
@@ -45,6 +48,8 @@ impl Admission {
             under_way_max: limits.cost_under_way_max.into(),
             waiting: AtomicUsize::new(0),
             waiting_max: limits.requests_waiting_max as usize,
+            waiting_bytes: AtomicU64::new(0),
+            waiting_bytes_max: limits.requests_waiting_bytes,
             budget_max: limits.cost_max.into(),
             freed: Notify::new(),
         })
@@ -60,13 +65,14 @@ impl Admission {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Waits until there is room for a request that costs so many points at least.
+    /// Waits until there is room for a request that costs so many points at least. It holds so
+    /// many bytes while it waits.
     ///
     /// # Errors
-    /// `UNAVAILABLE` if too many wait.
-    pub async fn enter(self: &Arc<Self>, points: u64) -> Result<Budget> {
+    /// `UNAVAILABLE` if too many wait, or ones that hold too much.
+    pub async fn enter(self: &Arc<Self>, points: u64, bytes: u64) -> Result<Budget> {
         if !self.try_enter(points) {
-            let _place = Waiting::join(self)?;
+            let _place = Waiting::join(self, bytes)?;
             loop {
                 let freed = self.freed.notified();
                 if self.try_enter(points) {
@@ -107,12 +113,18 @@ impl Admission {
 }
 
 /// A place among the requests that wait.
-struct Waiting<'a>(&'a Admission);
+struct Waiting<'a> {
+    admission: &'a Admission,
+    bytes: u64,
+}
 
 impl<'a> Waiting<'a> {
-    fn join(admission: &'a Admission) -> Result<Self> {
-        let place = Self(admission);
-        if admission.waiting.fetch_add(1, Ordering::SeqCst) < admission.waiting_max {
+    fn join(admission: &'a Admission, bytes: u64) -> Result<Self> {
+        let place = Self { admission, bytes };
+        let before = admission.waiting.fetch_add(1, Ordering::SeqCst);
+        let bytes_before = admission.waiting_bytes.fetch_add(bytes, Ordering::SeqCst);
+        let all = bytes_before.saturating_add(bytes);
+        if before < admission.waiting_max && all <= admission.waiting_bytes_max {
             return Ok(place);
         }
         Err(Error::new(ErrorCode::Unavailable, "the server is busy; try again in a second"))
@@ -121,7 +133,8 @@ impl<'a> Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.admission.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.admission.waiting_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
     }
 }
 
@@ -202,24 +215,24 @@ mod tests {
     #[tokio::test]
     async fn a_request_waits_until_there_is_room() {
         let admission = admission(200_000, 1);
-        let first = admission.enter(90_000).await.unwrap();
+        let first = admission.enter(90_000, 1).await.unwrap();
         let soon = Duration::from_millis(20);
-        assert!(timeout(soon, admission.enter(50_000)).await.is_err());
+        assert!(timeout(soon, admission.enter(50_000, 1)).await.is_err());
         assert_eq!(admission.waiting(), 0);
         // Light requests do not wait for heavy ones, but hold what they may come to.
-        let light = admission.enter(10_000).await.unwrap();
+        let light = admission.enter(10_000, 1).await.unwrap();
         assert_eq!(admission.under_way(), 90_000 + RESERVED_POINTS);
         drop((first, light));
-        let alone = admission.enter(200_000).await.unwrap();
+        let alone = admission.enter(200_000, 1).await.unwrap();
         assert_eq!(admission.under_way(), 200_000);
         let second = tokio::spawn({
             let admission = admission.clone();
-            async move { admission.enter(1).await.map(|budget| budget.spent()) }
+            async move { admission.enter(1, 1).await.map(|budget| budget.spent()) }
         });
         while admission.waiting() == 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(admission.enter(1).await.unwrap_err().code, ErrorCode::Unavailable);
+        assert_eq!(admission.enter(1, 1).await.unwrap_err().code, ErrorCode::Unavailable);
         let write = admission.enter_at_once(1);
         drop((alone, write));
         assert_eq!(second.await.unwrap().unwrap(), 1);
@@ -227,9 +240,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn requests_that_hold_much_do_not_wait_in_crowds() {
+        let admission = admission(10_000, 1000);
+        let first = admission.enter(10_000, 1).await.unwrap();
+        let bytes = limits().requests_waiting_bytes;
+        let half = || Box::pin(admission.enter(1, bytes / 2));
+        let mut waiting = [half(), half()];
+        for enter in &mut waiting {
+            assert!(futures::poll!(enter.as_mut()).is_pending());
+        }
+        let refused = admission.enter(1, 1).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Unavailable);
+        drop(waiting);
+        let soon = Duration::from_millis(20);
+        assert!(timeout(soon, admission.enter(1, bytes)).await.is_err());
+        drop(first);
+        admission.enter(1, bytes + 1).await.unwrap();
+        assert_eq!(admission.waiting_bytes.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
     async fn a_budget_is_spent_once() {
         let admission = admission(10_000, 1);
-        let budget = admission.enter(10).await.unwrap();
+        let budget = admission.enter(10, 1).await.unwrap();
         budget.spend(10).unwrap();
         assert_eq!(admission.under_way(), RESERVED_POINTS);
         budget.spend(99_980).unwrap();

@@ -44,6 +44,8 @@ pub struct Checked {
     pub kind: OperationType,
     /// Its cost, as far as the text tells it.
     pub cost: Cost,
+    /// The memory of its parsed document and its variables, in bytes, about.
+    pub bytes: u64,
 }
 
 impl Checks {
@@ -71,7 +73,9 @@ impl Checks {
         }
         let kind = kind(&document, operation_name);
         request.set_parsed_query((*document).clone());
-        Ok(Checked { document, kind, cost })
+        let text = request.query.len() as u64 * u64::from(BYTES_PARSED);
+        let bytes = text + variables::memory(&request.variables);
+        Ok(Checked { document, kind, cost, bytes })
     }
 
     fn document(&self, query: &str) -> Result<Arc<ExecutableDocument>, ServerError> {

@@ -1,8 +1,9 @@
 //! One request, from its headers to its answer.
 //!
 //! The order is the wall: the client's token and rate come first, then the checks of the text, then
-//! admission, then execution, within a time. All but the first ends when the client leaves, unless
-//! it changes something. A long request has a task of its own.
+//! admission, then execution, within a time. All but the first ends when the client leaves. But a
+//! change goes on to its end, and the reads after it for the time of a query. A long request has a
+//! task of its own.
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
@@ -16,6 +17,7 @@ use axum::response::Response as HttpResponse;
 use futures::FutureExt;
 use indexmap::indexmap;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Service;
@@ -31,6 +33,7 @@ use super::response::{Answer, MediaType, refuse, refuse_for, reject, server_erro
 use crate::access::{Principal, Scope};
 use crate::cache::shared::GoodUntil;
 use crate::error::{Error, ErrorCode, Result};
+use crate::graphql::change::Changes;
 use crate::graphql::request::RequestState;
 use crate::loader::Loaders;
 use crate::metrics::METRICS;
@@ -154,6 +157,11 @@ async fn within(time: Duration, execution: impl Future<Output = Result<Answer>>)
     })
 }
 
+/// The error of a mutation whose client has gone.
+fn abandoned() -> Error {
+    Error::new(ErrorCode::Timeout, "the client has gone")
+}
+
 /// Answers a request whose persisted query is unknown or another one.
 fn refuse_hash(media_type: MediaType, error: Error) -> HttpResponse {
     match error.code {
@@ -170,16 +178,25 @@ fn not_allowed(media_type: MediaType) -> HttpResponse {
     answer
 }
 
-/// Executes a request, and puts the fields of its answer into their order.
+/// Executes a request, unless it is `over` before, and puts the fields of its answer into their
+/// order.
 async fn respond(
     service: &Service,
     request: Request,
     checked: &Checked,
     may_write: bool,
+    over: Option<impl Future<Output = ()>>,
 ) -> Response {
     let operation_name = request.operation_name.clone();
     // In a box: futures are copied while they are made, and this one is large.
-    let mut response = Box::pin(service.schema.execute(request)).await;
+    let executing = Box::pin(service.schema.execute(request));
+    let mut response = match over {
+        None => executing.await,
+        Some(over) => tokio::select! {
+            response = executing => response,
+            () = over => Response::from_errors(vec![server_error(abandoned())]),
+        },
+    };
     if checked.kind == OperationType::Mutation && may_write {
         // From here on no cache serves values fetched before the write; only then may the client
         // learn of it.
@@ -294,13 +311,15 @@ impl Asked {
             // A mutation goes on when its client leaves: what it commits counts, and the client may
             // ask for it again.
             OperationType::Mutation => {
-                let task = tokio::spawn(self.run(service, checked));
+                let gone = CancellationToken::new();
+                let _here = gone.clone().drop_guard();
+                let task = tokio::spawn(self.run(service, checked, Some(gone)));
                 let answer = async { task.await.map_err(|error| failed(&error.to_string())) };
                 (&METRICS.mutation_seconds, within(REQUEST_TIMEOUT, answer).await)
             }
             _ => {
                 let timeout = service.query_timeout;
-                let answer = async { Ok(Box::pin(self.run(service, checked)).await) };
+                let answer = async { Ok(Box::pin(self.run(service, checked, None)).await) };
                 (&METRICS.query_seconds, within(timeout, answer).await)
             }
         };
@@ -314,8 +333,14 @@ impl Asked {
         }
     }
 
-    /// Finds the answer: that of the same request which is being executed, or of this one.
-    async fn run(self, service: Service, checked: Checked) -> Answer {
+    /// Finds the answer: that of the same request which is being executed, or of this one. A
+    /// mutation is told when its client has gone.
+    async fn run(
+        self,
+        service: Service,
+        checked: Checked,
+        gone: Option<CancellationToken>,
+    ) -> Answer {
         let good_until = GoodUntil::new(Instant::now() + service.app.cache_age);
         let Self { request, question, principal, client, wants_cost, .. } = self;
         let execution = async {
@@ -323,25 +348,29 @@ impl Asked {
             let budget = match checked.kind {
                 // Reads must not slow writes, of which each client has its own rate.
                 OperationType::Mutation => service.admission.enter_at_once(points),
-                _ => match service.admission.enter(points).await {
+                _ => match service.admission.enter(points, checked.bytes).await {
                     Ok(budget) => budget,
                     Err(error) => return Answer::busy(&error),
                 },
             };
             let budget = Arc::new(budget);
+            let changes = Arc::new(Changes::default());
             let state = RequestState {
                 now_ms: service.app.deployment.clock.now_ms(),
                 principal,
                 good_until: good_until.clone(),
                 loaders: Loaders::new(&service.app),
                 budget: budget.clone(),
+                changes: changes.clone(),
             };
             let rates = &service.rates;
             let cost = checked.cost;
             let mut charge =
                 Charge { rates, client: &client, budget: &budget, cost, answer_points: 0 };
             let may_write = state.require(Scope::Submit).is_ok();
-            let mut response = respond(&service, request.data(state), &checked, may_write).await;
+            let over = gone.as_ref().map(|gone| changes.are_over(gone, service.query_timeout));
+            let request = request.data(state);
+            let mut response = respond(&service, request, &checked, may_write, over).await;
             if wants_cost {
                 let cost = indexmap! {
                     Name::new("points") => Value::from(budget.spent()),

@@ -1,17 +1,21 @@
 //! GraphiQL: a page and its assets, built from `api/web` and embedded in this program.
 //!
 //! npm provides GraphiQL, so the repository holds none of it. A program compiled without it serves
-//! a page that says how to build it. The build compresses the files, and they are embedded so; the
-//! server inflates them for the rare client that does not accept gzip.
+//! a page that says how to build it. The build compresses the files, and they are embedded so. For
+//! the rare client that does not accept gzip, the server inflates a file once and keeps it: all
+//! answers share its bytes.
 
 use std::io::Read;
+use std::sync::LazyLock;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use flate2::read::GzDecoder;
+use moka::sync::Cache;
 use rust_embed::{Embed, EmbeddedFile};
 
 use crate::http::preference::Preference;
@@ -22,6 +26,15 @@ use crate::http::tag;
 #[folder = "web/dist"]
 #[allow_missing = true]
 struct Built;
+
+/// The memory for inflated files, in bytes: more than all of them take.
+const INFLATED_BYTES_MAX: u64 = 64 << 20;
+
+/// The inflated files, by the hash of the embedded ones.
+static INFLATED: LazyLock<Cache<u128, Bytes>> = LazyLock::new(|| {
+    let bytes = |_: &u128, file: &Bytes| u32::try_from(file.len()).unwrap_or(u32::MAX);
+    Cache::builder().max_capacity(INFLATED_BYTES_MAX).weigher(bytes).build()
+});
 
 /// Allows scripts, workers and requests of this server only. Monaco and React style elements by
 /// attributes, hence the one `unsafe-inline`.
@@ -84,9 +97,16 @@ fn answer(
         let coding = [(header::CONTENT_ENCODING, "gzip")];
         return (guards(), described, media_type, coding, file.data.clone()).into_response();
     }
-    let mut plain = Vec::new();
-    GzDecoder::new(&*file.data).read_to_end(&mut plain).expect("the build wrote gzip");
-    (guards(), described, media_type, plain).into_response()
+    (guards(), described, media_type, inflated(hash, &file.data)).into_response()
+}
+
+/// An embedded file as it was before the build compressed it.
+fn inflated(hash: u128, file: &[u8]) -> Bytes {
+    INFLATED.get_with(hash, || {
+        let mut plain = Vec::new();
+        GzDecoder::new(file).read_to_end(&mut plain).expect("the build wrote gzip");
+        plain.into()
+    })
 }
 
 /// The security headers of every response.
@@ -96,4 +116,24 @@ fn guards() -> [(HeaderName, &'static str); 3] {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_inflated_once_for_all_clients() {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(b"text").unwrap();
+        let gzip = gzip.finish().unwrap();
+        let first = inflated(1, &gzip);
+        assert_eq!(first, "text");
+        assert_eq!(inflated(1, &gzip).as_ptr(), first.as_ptr());
+    }
 }

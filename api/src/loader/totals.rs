@@ -6,6 +6,8 @@ use dataloader::BatchFn;
 use entity::archive::{archive_mark, archived_entry};
 use entity::board;
 use entity::history::score_event;
+use entity::integrity::{integrity_finding, integrity_run};
+use entity::job;
 use entity::member::search::Prefix;
 use futures::FutureExt;
 use futures::future::join_all;
@@ -32,6 +34,12 @@ pub(crate) enum Total {
     Boards(bool),
     /// The members that a search finds.
     Members(Prefix),
+    /// The jobs of one board or all, and of one kind or all.
+    Jobs(Option<i64>, Option<&'static str>),
+    /// The runs of the integrity diff over one board alone, or all runs.
+    IntegrityRuns(Option<i64>),
+    /// The findings of a run.
+    Findings(i64),
 }
 
 /// A member's history on a board.
@@ -77,5 +85,8 @@ async fn count(app: &SharedApp, total: &Total) -> Result<u64> {
         Total::Boards(true) => board::count(db, None).await?,
         Total::Boards(false) => board::count(db, Some(board::Visibility::Public)).await?,
         Total::Members(prefix) => prefix.count(db).await?,
+        Total::Jobs(board_no, kind) => job::count(db, *board_no, *kind).await?,
+        Total::IntegrityRuns(board_no) => integrity_run::count(db, *board_no).await?,
+        Total::Findings(run_id) => integrity_finding::count(db, *run_id).await?,
     })
 }

@@ -10,13 +10,14 @@ use engine::partition::submit::Prepared;
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, PartitionNo};
 use ranking::submission::{Submission, Verdict};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::background::worker::Signals;
 use crate::error::{Error, ErrorCode, Result};
 use crate::metrics::METRICS;
+use crate::submit::memory::{Full, Memory, Part};
 use crate::submit::queue::{FairQueue, Refusal};
 
 /// How long a committer tries a batch before it answers that the outcome is unknown.
@@ -28,7 +29,7 @@ struct QueuedRequest {
     /// The number of submissions, which stays when they are taken out.
     count: usize,
     /// Their part of the memory for submissions, given back with the answer.
-    _memory: OwnedSemaphorePermit,
+    _memory: Part,
     reply: oneshot::Sender<Result<Submitted>>,
 }
 
@@ -44,8 +45,7 @@ pub struct Submitted {
 /// The queues of all partitions.
 pub struct Committers {
     queues: Vec<Arc<FairQueue<QueuedRequest>>>,
-    /// The KiB that are left of the memory for submissions.
-    memory: Arc<Semaphore>,
+    memory: Arc<Memory>,
     tasks: Vec<JoinHandle<()>>,
     signals: Arc<Signals>,
 }
@@ -60,17 +60,17 @@ impl Committers {
             queues.push(queue.clone());
             tasks.push(tokio::spawn(run(deployment.clone(), partition, queue, signals.clone())));
         }
-        let memory = Arc::new(Semaphore::new((bytes >> 10) as usize));
-        Self { queues, memory, tasks, signals: signals.clone() }
+        Self { queues, memory: Memory::new(bytes), tasks, signals: signals.clone() }
     }
 
-    /// Submits to one partition and waits for the outcome. The request queues under the board of
-    /// its first submission.
+    /// Submits to one partition for a client, and waits for the outcome. The request queues under
+    /// the board of its first submission.
     ///
     /// # Errors
     /// `UNAVAILABLE` if nothing was written; `TIMEOUT` if that is unknown.
     pub async fn submit(
         &self,
+        client: &Arc<str>,
         partition: PartitionNo,
         submissions: Vec<Submission>,
     ) -> Result<Submitted> {
@@ -81,8 +81,13 @@ impl Committers {
         let busy = |what: &str| {
             Error::new(ErrorCode::Unavailable, format!("{what}; try again in a second"))
         };
-        let memory = self.memory.clone().try_acquire_many_owned(kib(&submissions));
-        let memory = memory.map_err(|_| busy("too many scores wait for their commit"))?;
+        let memory = self.memory.take(board, client, kib(&submissions)).map_err(|full| {
+            busy(match full {
+                Full::All => "too many scores wait for their commit",
+                Full::Board => "too many scores wait for this board",
+                Full::Client => "too many scores of this access token wait for their commit",
+            })
+        })?;
         let order = QueuedRequest { submissions, count, _memory: memory, reply };
         queue.push(board, count, order).map_err(|refusal| {
             busy(match refusal {
@@ -118,13 +123,13 @@ impl Committers {
 }
 
 /// The memory that submissions take, in KiB, about.
-fn kib(submissions: &[Submission]) -> u32 {
+fn kib(submissions: &[Submission]) -> u64 {
     let bytes = submissions.iter().map(|submission| {
         let id = submission.event_id.as_ref().map_or(0, |id| id.as_str().len());
         let segments: usize = submission.segments.iter().map(|segment| segment.len() + 24).sum();
         size_of::<Submission>() + submission.member.as_str().len() + id + segments
     });
-    u32::try_from(bytes.sum::<usize>().div_ceil(1024)).unwrap_or(u32::MAX)
+    bytes.sum::<usize>().div_ceil(1024) as u64
 }
 
 async fn run(

@@ -5,7 +5,7 @@
 //! Once SQL has those commits, nothing of the board can follow, and its history, standings and keys
 //! are deleted. Each step can be repeated. The row stays, as the number is never reused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use ranking::board::mark::BoardMark;
 use ranking::id::BoardNo;
@@ -80,8 +80,12 @@ pub async fn purge(deployment: &Deployment, row: &board::Model) -> Result<()> {
     Ok(())
 }
 
-/// Deletes a board's events. Their commits keep the leaves, and count them as gone.
+/// Deletes a board's events. Their commits keep the leaves, and count them as gone; but not those
+/// of archived events that still have rows, as their files are counted once they are removed.
 async fn purge_events(db: &DatabaseConnection, no: BoardNo) -> Result<()> {
+    let marks = archive_mark::Entity::find().filter(archive_mark::Column::BoardNo.eq(no.0));
+    let marks: HashMap<i32, i64> =
+        marks.all(db).await?.into_iter().map(|mark| (mark.partition, mark.archived_seq)).collect();
     const KEY: &str = r#""partition", "seq", "event_index""#;
     let of_board = || score_event::Entity::find().filter(score_event::Column::BoardNo.eq(no.0));
     // Deleting nothing does not mean that nothing is left: another process may be deleting the
@@ -95,7 +99,9 @@ async fn purge_events(db: &DatabaseConnection, no: BoardNo) -> Result<()> {
         let mut gone = BTreeMap::new();
         for row in transaction.query_all_raw(delete).await? {
             let place: (i32, i64) = (row.try_get("", "partition")?, row.try_get("", "seq")?);
-            *gone.entry(place).or_default() += 1;
+            if marks.get(&place.0).is_none_or(|&archived_seq| place.1 > archived_seq) {
+                *gone.entry(place).or_default() += 1;
+            }
         }
         commit::count_gone(&transaction, &gone).await?;
         transaction.commit().await?;
@@ -113,10 +119,13 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
         .filter(archive_mark::Column::BoardNo.eq(no.0))
         .exec(db)
         .await?;
-    // The next archive job removes the files.
+    // The next archive job removes the files. One that was never decided counts nowhere: its events
+    // had rows.
+    use archive_file::State::{Archived, Dropped};
     archive_file::Entity::update_many()
         .col_expr(archive_file::Column::State, Expr::value(archive_file::State::Gone))
         .filter(archive_file::Column::BoardNo.eq(no.0))
+        .filter(archive_file::Column::State.is_in([Archived, Dropped]))
         .exec(db)
         .await?;
     integrity_finding::Entity::delete_many()

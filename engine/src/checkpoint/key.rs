@@ -1,6 +1,6 @@
 //! The key that signs checkpoints.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -63,9 +63,12 @@ fn make(path: &Path) -> std::io::Result<()> {
         writeln!(file, "{}", to_hex(&rand::random::<[u8; 32]>()))?;
         file.sync_all()?;
         match fs::hard_link(&beside, path) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-            linked => linked,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            linked => linked?,
         }
+        // What it signs outlives a power cut, so the key does as well.
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     };
     let made = written();
     let _ = fs::remove_file(&beside);

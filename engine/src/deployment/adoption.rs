@@ -96,8 +96,8 @@ impl Deployment {
         Ok(differences)
     }
 
-    /// Joins this database and this Redis: SQL wins. What does not lead on from it is cleared in
-    /// Redis, and each partition is loaded from SQL.
+    /// Joins this database and this Redis: SQL wins. All that does not lead on from it is cleared
+    /// in Redis, and each partition is loaded from SQL.
     ///
     /// # Errors
     /// `Unavailable` if another process uses the Redis that the database names; or if a store

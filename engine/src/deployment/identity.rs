@@ -3,8 +3,10 @@
 //!
 //! A Redis of another deployment is refused. One without ids, or with those of an earlier Redis of
 //! this deployment, is taken only once no process reaches the Redis that SQL names: all processes
-//! that reach it write so into SQL every few seconds.
+//! that reach it write so into SQL every few seconds. Only a process that has reached that Redis
+//! takes it back at once after it was emptied.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use entity::deployment as row;
@@ -12,9 +14,11 @@ use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
 use entity::history::log_cursor;
 use ranking::id::PartitionNo;
+use ranking::store::Store;
 use ranking::store::owner::Owner;
+use sea_orm::DatabaseConnection;
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Deployment;
 
@@ -24,10 +28,13 @@ const FIRST: PartitionNo = PartitionNo(0);
 /// The interval at which SQL learns that the Redis is reached.
 const SEEN_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The time after which a Redis that no process reaches counts as gone, in milliseconds.
-const GONE_AFTER_MS: i64 = 5000;
+/// The longest time of one such note. After one that fails, the next one is still in time.
+const SEEN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The pause between two looks whether a process reaches the Redis.
+/// The time after which a Redis that no process reaches counts as gone.
+const GONE_AFTER: Duration = Duration::from_secs(5);
+
+/// The pause between two looks whether a process reaches the Redis, and after a failed note.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Deployment {
@@ -43,7 +50,7 @@ impl Deployment {
     /// # Errors
     /// `Unavailable` if it is another deployment's, if another process reaches the Redis that SQL
     /// names, or if a store does not answer.
-    pub(crate) async fn own_redis(&self) -> Result<String> {
+    pub(crate) async fn claim_redis(&self) -> Result<String> {
         loop {
             let known = self.row().await?.redis;
             let asked = self.store.owners().await?;
@@ -54,6 +61,7 @@ impl Deployment {
             if let Some(known) = &known
                 && owners.iter().any(|owner| owner.redis == *known)
             {
+                self.reached.note(known);
                 return Ok(known.clone());
             }
             let here = owners.first().map(|owner| owner.redis.clone());
@@ -61,11 +69,18 @@ impl Deployment {
             if let Some(Err(error)) = asked.into_iter().find(std::result::Result::is_err) {
                 return Err(error.into());
             }
-            let is_emptied = here.is_none() && self.is_emptied().await?;
+            let has_reached = known.as_deref().is_some_and(|known| self.reached.is(known));
+            let is_emptied = here.is_none() && has_reached && self.is_emptied().await?;
             if let Some(known) = &known
                 && !is_emptied
+                && let Err(error) = self.wait_until_gone(known).await
             {
-                self.wait_until_gone(known).await?;
+                // Another process may have taken this one back meanwhile, as it was emptied.
+                let now = self.store.owners().await?;
+                if now.iter().flatten().flatten().any(|owner| owner.redis == *known) {
+                    continue;
+                }
+                return Err(error);
             }
             match (known, here) {
                 (known, Some(here)) => {
@@ -92,7 +107,7 @@ impl Deployment {
     }
 
     /// The error of a partition that has data and no owner.
-    pub(crate) fn unaccepted(&self, key: &str) -> ranking::Error {
+    pub(crate) fn unowned(&self, key: &str) -> ranking::Error {
         ranking::Error::Unavailable(format!(
             "Redis has the key {key}, and no deployment that it belongs to: expected the Redis of deployment {}, or one without keys of this prefix; correct LAUREL_REDIS_URL or LAUREL_REDIS_PREFIX, remove those keys, or let `laurel adopt` do it, which shows first what would be lost",
             self.identity
@@ -102,15 +117,20 @@ impl Deployment {
     /// Gives Redis an id, unless another process is first.
     async fn name_redis(&self, redis: String) -> Result<()> {
         if let Some(key) = self.store.key_with_data(FIRST).await? {
-            return Err(self.unaccepted(&key).into());
+            // Another process may have named it since, and fill the partition.
+            return match self.store.owners().await?.iter().flatten().flatten().next() {
+                Some(_) => Ok(()),
+                None => Err(self.unowned(&key).into()),
+            };
         }
         let owner = Owner { deployment: self.identity.to_string(), redis };
         self.store.claim(FIRST, &owner).await?;
         Ok(())
     }
 
-    /// True if a server is still in the run whose commits SQL accepts: it was emptied, and not
-    /// replaced.
+    /// True if a server is still in the run whose commits SQL accepts. Where this process has found
+    /// the Redis that SQL names, it was emptied, and not replaced; elsewhere it may be the same
+    /// server with another prefix or another database number.
     async fn is_emptied(&self) -> Result<bool> {
         for cursor in log_cursor::all(&self.db).await? {
             let Ok(no) = u16::try_from(cursor.partition) else { continue };
@@ -122,65 +142,129 @@ impl Deployment {
     }
 
     /// Waits until it is certain that no process reaches the Redis that SQL names, or until SQL
-    /// names another one.
+    /// names another one. It looks for [`GONE_AFTER`], as the others may have been without SQL
+    /// until now.
     ///
     /// # Errors
     /// `Unavailable` if a process reaches it.
     pub(super) async fn wait_until_gone(&self, redis: &str) -> Result<()> {
-        let mut first = None;
         loop {
             let row = self.row().await?;
             let Some(seen_ms) = row.redis_seen_at_ms else {
                 return Ok(());
             };
-            if row.redis.as_deref() != Some(redis)
-                || sql_now_ms(&self.db).await? - seen_ms > GONE_AFTER_MS
-            {
+            if row.redis.as_deref() != Some(redis) {
                 return Ok(());
             }
-            if *first.get_or_insert(seen_ms) != seen_ms {
+            let Some(unseen) = self.reached.unseen_for(redis, seen_ms) else {
                 return Err(ranking::Error::Unavailable(format!(
                     "this is not the Redis of deployment {}: another process uses the one that the database names, {redis}; give this process the same LAUREL_REDIS_URL and LAUREL_REDIS_PREFIX, or stop the other processes to let the deployment move to this Redis",
                     self.identity
                 ))
                 .into());
+            };
+            let seen_ago_ms = sql_now_ms(&self.db).await? - seen_ms;
+            if unseen > GONE_AFTER && seen_ago_ms > GONE_AFTER.as_millis() as i64 {
+                return Ok(());
             }
             sleep(LOOK_INTERVAL).await;
         }
     }
 
     /// Lets SQL know that this process reaches the deployment's Redis, until the value is dropped.
-    pub(crate) fn stay_in_sight(&self) -> InSight {
+    pub(crate) fn begin_redis_heartbeat(&self) -> RedisHeartbeat {
         let (db, store) = (self.db.clone(), self.store.clone());
         let task = tokio::spawn(async move {
+            let mut pause = SEEN_INTERVAL;
             loop {
-                sleep(SEEN_INTERVAL).await;
-                let Ok(Some(known)) = row::find(&db).await.map(|row| row?.redis) else { continue };
-                let Ok(owners) = store.owners().await else { continue };
-                let is_known = |owner: &Owner| owner.redis == known;
-                if owners.iter().flatten().flatten().any(is_known)
-                    && let Err(error) = row::note_redis(&db, &known).await
-                {
-                    tracing::debug!(%error, "SQL did not learn that Redis is reached");
-                }
+                sleep(pause).await;
+                // A silent connection must not keep the next note back.
+                pause = match timeout(SEEN_TIMEOUT, note(&db, &store)).await {
+                    Ok(Ok(())) => SEEN_INTERVAL,
+                    failed => {
+                        tracing::debug!(?failed, "SQL did not learn that Redis is reached");
+                        LOOK_INTERVAL
+                    }
+                };
             }
         });
-        InSight(task.abort_handle())
+        RedisHeartbeat(task.abort_handle())
+    }
+}
+
+/// Lets SQL know that this process reaches the Redis that it names, if it does.
+async fn note(db: &DatabaseConnection, store: &Store) -> Result<()> {
+    let Some(known) = row::find(db).await?.and_then(|row| row.redis) else {
+        return Ok(());
+    };
+    let owners = store.owners().await?;
+    let is_known = |owner: &Owner| owner.redis == known;
+    if owners.iter().flatten().flatten().any(is_known) {
+        row::record_redis_seen(db, &known).await?;
+    }
+    Ok(())
+}
+
+/// The sights of this process: the Redis that it has found to be the one that SQL names, and the
+/// one that it looks for in vain.
+#[derive(Debug, Default)]
+pub(crate) struct Reached {
+    found: Mutex<Option<String>>,
+    unseen: Mutex<Option<Unseen>>,
+}
+
+/// A Redis that no process has reached while this one looked.
+#[derive(Debug)]
+struct Unseen {
+    redis: String,
+    seen_ms: i64,
+    since: Instant,
+    last_look: Instant,
+}
+
+impl Reached {
+    fn note(&self, redis: &str) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.as_deref() != Some(redis) {
+            *found = Some(redis.to_owned());
+        }
+    }
+
+    fn is(&self, redis: &str) -> bool {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.as_deref() == Some(redis)
+    }
+
+    /// The time for which a Redis was last reached at `seen_ms`, as far as this process has looked
+    /// without a long pause; `None` if it was reached since the last look.
+    fn unseen_for(&self, redis: &str, seen_ms: i64) -> Option<Duration> {
+        let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let former = unseen.take().filter(|former| {
+            former.redis == redis && now.duration_since(former.last_look) <= GONE_AFTER
+        });
+        let since = match former {
+            Some(former) if former.seen_ms != seen_ms => return None,
+            Some(former) => former.since,
+            None => now,
+        };
+        *unseen = Some(Unseen { redis: redis.to_owned(), seen_ms, since, last_look: now });
+        Some(now.duration_since(since))
     }
 }
 
 /// Keeps SQL informed that this process reaches Redis, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct InSight(AbortHandle);
+pub(crate) struct RedisHeartbeat(AbortHandle);
 
-impl InSight {
+impl RedisHeartbeat {
     /// Ends it.
     pub(crate) fn end(&self) {
         self.0.abort();
     }
 }
 
-impl Drop for InSight {
+impl Drop for RedisHeartbeat {
     fn drop(&mut self) {
         self.end();
     }

@@ -19,6 +19,9 @@ use crate::job::holder;
 /// The longest time to take the row away when the process ends; it is ignored later anyway.
 const END_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// The longest time of one heartbeat. A few that fail leave the process alive.
+const BEAT_TIMEOUT: Duration = Duration::from_secs(4);
+
 /// The presence of this process, renewed until it is dropped.
 #[derive(Debug)]
 pub struct Presence {
@@ -131,8 +134,11 @@ fn redis_of(process: &Model) -> String {
 async fn beat(db: DatabaseConnection, own: Model) {
     loop {
         sleep(Duration::from_millis(BEAT_MS)).await;
-        if let Err(error) = process::beat(&db, &own).await {
-            tracing::debug!(%error, "writing a heartbeat of this process failed");
+        // A silent connection must not keep the next heartbeat back.
+        match timeout(BEAT_TIMEOUT, process::beat(&db, &own)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "writing a heartbeat of this process failed"),
+            Err(_) => tracing::debug!("writing a heartbeat of this process took too long"),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! ```text
 //! <dir>/redis.sock     the Unix socket; elsewhere if this path is too long
 //! <dir>/socket-dir     the path of that other directory
-//! <dir>/password.conf  the password, as Redis reads it
+//! <dir>/password.conf  the password and what it permits, as Redis reads it
 //! <dir>/id             a random name, by which processes tell this server from others
 //! <dir>/users.lock     every process that uses the server holds it shared
 //! <dir>/start.lock     held by the process that starts a server
@@ -174,7 +174,7 @@ impl PrivateRedis {
     }
 }
 
-/// The name of the file with the password, a line of Redis' configuration.
+/// The name of the file with the password, a part of Redis' configuration.
 const PASSWORD: &str = "password.conf";
 
 /// The name of the file with the server's identity.
@@ -196,19 +196,24 @@ fn make_id(dir: &Path) -> Result<()> {
     write_private(&path, &line).map_err(|error| failed(&path, &error))
 }
 
-/// The word before the password in that line.
+/// The word before the password in its first line.
 const REQUIRE: &str = "requirepass ";
+
+/// The rights of a client with the password: all but to change the server itself, to load code into
+/// it, or to send its data elsewhere.
+const PERMITTED: &str = "~* +@all -acl -config +config|get +config|resetstat -debug -migrate -module -replicaof -slaveof";
 
 /// The password of the server; the first call makes it. The caller holds the lock of starts.
 fn password(dir: &Path) -> Result<String> {
     let path = dir.join(PASSWORD);
     let known = std::fs::read_to_string(&path).unwrap_or_default();
-    if let Some(password) = known.lines().find_map(|line| line.strip_prefix(REQUIRE)) {
-        return Ok(password.to_owned());
+    let password = known.lines().find_map(|line| line.strip_prefix(REQUIRE)).map(str::to_owned);
+    let password =
+        password.unwrap_or_else(|| format!("{}{}", entity::random_id(), entity::random_id()));
+    let lines = format!("{REQUIRE}{password}\nuser default on >{password} {PERMITTED}\n");
+    if lines != known {
+        write_private(&path, &lines).map_err(|error| failed(&path, &error))?;
     }
-    let password = format!("{}{}", entity::random_id(), entity::random_id());
-    let line = format!("{REQUIRE}{password}\n");
-    write_private(&path, &line).map_err(|error| failed(&path, &error))?;
     Ok(password)
 }
 

@@ -22,7 +22,7 @@ const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Proposal<T> {
     /// The head that the change was folded onto.
     pub head: Head,
-    /// The number of the partition's commits that SQL does not have yet.
+    /// The number of commits in the partition's log, also of those that SQL has.
     pub log_len: u64,
     /// Their bytes.
     pub log_bytes: u64,
@@ -47,7 +47,13 @@ impl<T> Proposal<T> {
 
     /// The proposal with a commit of these writes and no events.
     pub(crate) fn writing(self, writes: Writes, now_ms: i64) -> Self {
-        let commit = self.head.next(rand::random(), now_ms, vec![]);
+        self.writing_from(i64::MIN, writes, now_ms)
+    }
+
+    /// As [`Self::writing`], and moves the deployment's clock on to `clock_ms` unless it is later.
+    pub(crate) fn writing_from(self, clock_ms: i64, writes: Writes, now_ms: i64) -> Self {
+        let clock_ms = self.head.clock_ms.max(clock_ms);
+        let commit = self.head.next_at(clock_ms, rand::random(), now_ms, vec![]);
         Self { commit: Some((commit, writes)), ..self }
     }
 }
@@ -176,7 +182,7 @@ impl Partition<'_> {
         let Some((commit, writes)) = commit else {
             return Ok(Tried::Done(Done { outcome, commit: None }));
         };
-        if log_len >= self.log_commits_max || log_bytes >= self.log_bytes_max {
+        if self.is_full(log_len, log_bytes) {
             return Ok(Tried::Refused(RankingError::Unavailable(format!(
             "the log of partition {self} is full: {log_len} commits of {log_bytes} bytes wait for the database; try again later"
         ))
@@ -201,6 +207,11 @@ impl Partition<'_> {
                 Err(error.into())
             }
         }
+    }
+
+    /// True if a log of so many commits and bytes takes no submission.
+    pub(crate) fn is_full(self, commits: u64, bytes: u64) -> bool {
+        commits >= self.log_commits_max || bytes >= self.log_bytes_max
     }
 
     /// True if a commit is in the partition's history: in the log, or in SQL if the log no longer

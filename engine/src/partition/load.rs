@@ -3,6 +3,7 @@
 use crate::partition::Partition;
 use crate::partition::home::{SeenPages, first_seq_kept};
 use crate::partition::persist::one_transaction;
+use crate::partition::recovery::in_time;
 use entity::board;
 use entity::board::reshard::Step;
 use entity::error::Result;
@@ -20,7 +21,7 @@ use ranking::seal::{NEVER_MS, SealMark, SealName};
 use ranking::standings_id::StandingsId;
 use ranking::store::recovery::Recovery;
 use ranking::store::stage::Stages;
-use ranking::store::write::Writes;
+use ranking::store::write::{BUCKET_MS, Writes};
 use ranking::submission::StandingsChange;
 use ranking::submission::event_ids::seen_entry;
 use ranking::window::{Period, Window};
@@ -43,14 +44,15 @@ impl Partition<'_> {
         // The head goes first: from here on no commit is accepted and no persister starts.
         recovery.close().await?;
         // A persister that has started may still end. The next epoch waits for it or makes it fail.
-        self.begin_epoch(recovery.run_id()).await?;
+        in_time(self.begin_epoch(recovery.run_id())).await?;
         let cursor = loop {
-            let cursor = self.accept_run(recovery.run_id(), 0).await?;
+            let cursor = in_time(self.accept_run(recovery.run_id(), 0)).await?;
             let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
             if found.descendants.is_empty() {
                 break cursor;
             }
-            self.persist_commits(&cursor, &one_transaction(found.descendants)).await?;
+            let commits = one_transaction(found.descendants);
+            in_time(self.persist_commits(&cursor, &commits)).await?;
         };
         let is_at = |head: &Head| head.seq == cursor.seq as u64 && head.commit == cursor.commit_id;
         if let Some(head) = at_tip.filter(is_at) {
@@ -65,12 +67,12 @@ impl Partition<'_> {
         recovery.clear().await?;
         // One read for marks and standings: a period that is not loaded because it is sealed must
         // be marked as sealed.
-        let rows = board::Entity::find().all(&self.db).await?;
+        let rows = in_time(board::Entity::find().all(&self.db)).await?;
         self.load_marks(recovery, &rows, cursor.seq as u64).await?;
         let living = rows.into_iter().filter(|row| row.deleted_at_ms.is_none());
         let boards = board::rules_of(living.collect())?;
         // Not before the partition's last commit: another process' clock may have been ahead.
-        let last = self.commit(cursor.seq).await?;
+        let last = in_time(self.commit(cursor.seq)).await?;
         let last_ms = last.as_ref().map_or(0, |commit| commit.accepted_at_ms);
         let now_ms = self.clock.now_ms().max(last_ms);
         let standings = self.load_standings(&boards, now_ms).await?;
@@ -96,11 +98,10 @@ impl Partition<'_> {
         }
         recovery.apply(&writes).await?;
         self.load_seen(recovery, &boards).await?;
-        let moved = boards.values().filter(|board| board.has_moved());
-        for board in moved {
-            self.load_seen_of(recovery, board).await?;
+        let mut clock_ms = last.map_or(0, |commit| commit.clock_ms);
+        for board in boards.values().filter(|board| board.has_moved()) {
+            clock_ms = clock_ms.max(self.load_seen_of(recovery, board).await?);
         }
-        let clock_ms = last.map_or(0, |commit| commit.clock_ms);
         let epoch = cursor.epoch.unsigned_abs();
         Ok(recovery.finish(cursor.seq as u64, &cursor.commit_id, epoch, clock_ms).await?)
     }
@@ -189,7 +190,7 @@ impl Partition<'_> {
         let mut all_time: BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>> = BTreeMap::new();
         let mut blocks =
             Columns::of_standing(self.no, None).with(&["rank_key", "board_no"]).read(&self.db);
-        while let Some(block) = blocks.try_next().await? {
+        while let Some(block) = in_time(blocks.try_next()).await? {
             for (segment, member, [key, no]) in block.rows(["rank_key", "board_no"])?.iter() {
                 let board = no.and_then(|no| boards.get(&BoardNo(no)));
                 if let Some(board) = board.filter(|board| !board.has_moved()) {
@@ -199,7 +200,8 @@ impl Partition<'_> {
         }
         drop(blocks);
         let moved = || boards.values().filter(|board| board.has_moved());
-        let mut voided = score_event::voided(&self.db, self.no, i64::MAX as u64).await?;
+        let voided = score_event::voided(&self.db, self.no, i64::MAX as u64);
+        let mut voided = in_time(voided).await?;
         for board in moved() {
             voided.extend(score_event::voided_on(&self.db, board.no).await?);
             self.each_standing(board, |segment, member, key| {
@@ -213,7 +215,8 @@ impl Partition<'_> {
         // Missing archived events do not matter: they belong to no period that is loaded.
         let mut last = (0, 0);
         loop {
-            let rows = score_event::page_after(self.no, last, ROWS_MAX).all(&self.db).await?;
+            let page = score_event::page_after(self.no, last, ROWS_MAX);
+            let rows = in_time(page.all(&self.db)).await?;
             let Some(row) = rows.last() else { break };
             last = (row.seq, row.event_index);
             for row in rows {
@@ -242,28 +245,32 @@ impl Partition<'_> {
     }
 
     /// Restores the event ids, within the dedup window, of a board that moved to another number of
-    /// shards.
-    async fn load_seen_of(self, recovery: &Recovery, board: &Board) -> Result<()> {
+    /// shards. Returns the beginning of the last bucket, 0 if there is none: writers look only into
+    /// buckets up to that of the partition's clock.
+    async fn load_seen_of(self, recovery: &Recovery, board: &Board) -> Result<i64> {
+        let mut last = 0;
         let voided = score_event::voided_on(&self.db, board.no).await?;
         for home in self.store.partitions().homes(board, self.no) {
             let mut pages = SeenPages::new(self.deployment, board, home, &voided);
             while let Some(seen) = pages.next().await? {
                 let mut buckets = Buckets::new();
                 for seen in seen.into_iter().filter(|seen| seen.there == self.no) {
+                    last = last.max(seen.bucket * BUCKET_MS);
                     buckets.entry(seen.bucket).or_default().push(seen.entry);
                 }
                 self.put_seen(recovery, buckets).await?;
             }
         }
-        Ok(())
+        Ok(last)
     }
 
     /// Restores the event ids within the dedup window, except those of boards that moved.
     async fn load_seen(self, recovery: &Recovery, boards: &HashMap<BoardNo, Board>) -> Result<()> {
-        let Some(first) = first_seq_kept(&self.db, self.no, self.dedup).await? else {
+        let kept = first_seq_kept(&self.db, self.no, self.dedup);
+        let Some(first) = in_time(kept).await? else {
             return Ok(());
         };
-        let voided = score_event::voided(&self.db, self.no, i64::MAX as u64).await?;
+        let voided = in_time(score_event::voided(&self.db, self.no, i64::MAX as u64)).await?;
         let mut last = first - 1;
         loop {
             use commit::Column::{Partition as In, Seq};
@@ -272,8 +279,8 @@ impl Partition<'_> {
                 .filter(Seq.gt(last))
                 .order_by_asc(Seq)
                 .limit(100)
-                .all(&self.db)
-                .await?;
+                .all(&self.db);
+            let commits = in_time(commits).await?;
             let (Some(first), Some(end)) = (commits.first(), commits.last()) else {
                 return Ok(());
             };
@@ -284,8 +291,8 @@ impl Partition<'_> {
             let rows = score_event::Entity::find()
                 .filter(in_them)
                 .filter(score_event::Column::EventId.is_not_null())
-                .all(&self.db)
-                .await?;
+                .all(&self.db);
+            let rows = in_time(rows).await?;
             let mut buckets = Buckets::new();
             for row in rows {
                 let board = boards.get(&BoardNo(row.board_no));

@@ -12,6 +12,7 @@ use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventKind};
 use ranking::id::BoardNo;
 use ranking::store::log::LogRead;
+use ranking::submission::Wanted;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait,
@@ -40,6 +41,7 @@ const EVENTS_MAX: usize = 5000;
 /// The longest time of one transaction, with all that it reads: a connection that is silent must
 /// not be waited for. It is longer than SQLite waits for a lock.
 const PERSIST_TIMEOUT: Duration = Duration::from_secs(45);
+
 /// The most commits that stay in a log although SQL has them; the part of a full log that they are
 /// at most; and the most events in them, about.
 const TAIL_COMMITS_MAX: u64 = 1000;
@@ -69,8 +71,8 @@ pub enum Progress {
 type Refused = BTreeMap<(u64, usize), String>;
 
 impl Partition<'_> {
-    /// Writes one transaction's worth of the partition's log after the cursor, then trims the log up
-    /// to a tail behind the cursor.
+    /// Writes one transaction's worth of the partition's log after the cursor, then trims the log
+    /// up to a tail behind the cursor.
     ///
     /// # Errors
     /// `NotLevel` if the log does not lead on from the cursor in this run of Redis; `Unavailable`
@@ -96,7 +98,8 @@ impl Partition<'_> {
         if log.commits.is_empty() {
             let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
             return if level {
-                self.health.note_persisted(self.no, None);
+                self.watch.note_persisted(self.no, None);
+                self.trim_full_log(&cursor).await;
                 Ok(Progress::Level { seq: log.head.seq })
             } else {
                 Err(not_level())
@@ -109,10 +112,21 @@ impl Partition<'_> {
         let Some(seq) = self.persist_commits(&cursor, &commits).await? else {
             return Ok(Progress::Beaten);
         };
-        self.health.note_persisted(self.no, None);
+        self.watch.note_persisted(self.no, None);
         let kept = tail_of(&commits, self.log_commits_max.min(self.log_bytes_max >> 10));
         self.store.trim(self.no, &cursor.run_id, seq, kept).await?;
         Ok(Progress::Wrote { seq, head: log.head.seq })
+    }
+
+    /// Trims a log that is full although SQL has all of it: a persister that ended before it
+    /// trimmed would leave the partition without commits, and so without another persister.
+    async fn trim_full_log(self, cursor: &log_cursor::Model) {
+        let Ok(found) = self.snapshot(&Wanted::default()).await else { return };
+        if self.is_full(found.log_len, found.log_bytes) {
+            // The next round tries again.
+            let seq = cursor.seq.unsigned_abs();
+            let _ = self.store.trim(self.no, &cursor.run_id, seq, 0).await;
+        }
     }
 
     /// Reads about as much of a log as one transaction takes.
@@ -168,7 +182,7 @@ impl Partition<'_> {
                             "SQL refuses commit {} of partition {self} though it takes each of its events alone ({error}): expected it to take both; remove the cause, or the partition's log grows to its limit",
                             part[0].seq
                         );
-                        self.health.note_persisted(self.no, Some(text));
+                        self.watch.note_persisted(self.no, Some(text));
                         return Err(error.into());
                     }
                 }
@@ -176,7 +190,8 @@ impl Partition<'_> {
         }
     }
 
-    /// Tries each event of a commit alone, in a transaction that is rolled back.
+    /// Finds the events that SQL refuses: halves what it refuses until events are alone. Each part
+    /// has a transaction that is rolled back.
     async fn find_refused(
         self,
         cursor: &log_cursor::Model,
@@ -184,14 +199,20 @@ impl Partition<'_> {
         boards: &HashMap<BoardNo, Board>,
         refused: &mut Refused,
     ) -> Result<()> {
-        for (index, event) in commit.events.iter().enumerate() {
-            let alone = Commit { events: vec![event.clone()], ..commit.clone() };
+        let mut left = vec![(0, commit.events.len())];
+        while let Some((index, end)) = left.pop() {
+            let events = commit.events[index..end].to_vec();
+            let part = Commit { events, ..commit.clone() };
             let transaction = begin(&self.db).await?;
             let within = self.within(&transaction, boards);
             let tried =
-                write_into(within, cursor, std::slice::from_ref(&alone), &Refused::new()).await;
+                write_into(within, cursor, std::slice::from_ref(&part), &Refused::new()).await;
             transaction.rollback().await?;
             match tried {
+                Err(error) if is_refused_content(&error) && end - index > 1 => {
+                    let middle = index.midpoint(end);
+                    left.extend([(middle, end), (index, middle)]);
+                }
                 Err(error) if is_refused_content(&error) => {
                     tracing::error!(partition = %self, seq = commit.seq, index, %error, "SQL refuses an event; it becomes a dead letter");
                     refused.insert((commit.seq, index), error.to_string());

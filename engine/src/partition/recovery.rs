@@ -14,12 +14,13 @@
 use std::time::Duration;
 
 use ranking::commit::Head;
+use ranking::store::is_out_of_memory;
 use ranking::store::owner::Owner;
 use ranking::store::recovery::{Found, Recovery};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::partition::Partition;
-use entity::error::Result;
+use entity::error::{Error, Result};
 use entity::history::log_cursor;
 
 /// The run id in a head whose log took no commit, as another program has written to it.
@@ -30,6 +31,10 @@ const RENEWAL: Duration = Duration::from_secs(2);
 
 /// The time after which adopting a partition gives up waiting for another process' recovery.
 const ADOPTION_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The longest time of one read or statement of SQL in a recovery. One on a silent connection would
+/// keep the partition closed, as the lease is renewed meanwhile.
+const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// The answer to a Redis and an SQL of different pasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +59,10 @@ impl Partition<'_> {
                 sleep(Duration::from_millis(20)).await;
                 return Ok(());
             }
-            // Out of memory, Redis takes no token; a partition that has all it had needs none.
-            Err(error @ ranking::Error::Unavailable(_)) => {
+            // Out of memory, Redis takes no token; a partition that has all it had needs none. A
+            // Redis that refuses for another reason, as a replica does, must not become the one
+            // that SQL accepts.
+            Err(error) if is_out_of_memory(&error) => {
                 return if self.renew_head().await? { Ok(()) } else { Err(error.into()) };
             }
             Err(error) => return Err(error.into()),
@@ -74,7 +81,7 @@ impl Partition<'_> {
     /// Makes the partition level if it is this deployment's and its log leads from SQL's cursor to
     /// the head; nothing but the head is written. Returns false if it does not.
     async fn renew_head(self) -> Result<bool> {
-        let redis = self.own_redis().await?;
+        let redis = self.claim_redis().await?;
         let mut owners = self.store.owners().await?.into_iter();
         let owner = owners.nth(usize::from(self.no.0)).and_then(std::result::Result::ok).flatten();
         if owner.is_none_or(|owner| owner.redis != redis) {
@@ -101,11 +108,12 @@ impl Partition<'_> {
         let seq = cursor.seq as u64;
         let found = self.store.find_log(self.no, seq, &cursor.commit_id).await?;
         let is_whole = found.leads_on(seq, &cursor.commit_id) && !found.has_others;
-        Ok(found.head.filter(|head| is_whole && head.run_id != NO_RUN))
+        let is_own = |head: &Head| head.deployment == *self.identity;
+        Ok(found.head.filter(|head| is_whole && is_own(head) && head.run_id != NO_RUN))
     }
 
     async fn make_level(self, recovery: &Recovery) -> Result<()> {
-        self.take(recovery).await?;
+        in_time(self.take(recovery)).await?;
         self.level(recovery, Conflict::Refuse).await
     }
 
@@ -148,11 +156,12 @@ impl Partition<'_> {
 
     async fn level(self, recovery: &Recovery, conflict: Conflict) -> Result<()> {
         loop {
-            let epoch = self.check(recovery, conflict).await?;
-            let cursor = self.accept_run(recovery.run_id(), epoch).await?;
+            let epoch = in_time(self.check(recovery, conflict)).await?;
+            let cursor = in_time(self.accept_run(recovery.run_id(), epoch)).await?;
             let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
             let leads_on = found.leads_on(cursor.seq as u64, &cursor.commit_id);
-            let at_tip = found.head.filter(|_| leads_on);
+            let is_own = |head: &Head| head.deployment == *self.identity;
+            let at_tip = found.head.filter(|head| leads_on && is_own(head));
             match at_tip {
                 Some(head) if !found.has_others && cursor.accepts(&head) => {
                     return Ok(recovery.abandon().await?);
@@ -169,7 +178,7 @@ impl Partition<'_> {
                     return Ok(recovery.finish(head.seq, &head.commit, epoch, clock_ms).await?);
                 }
                 // Between the two reads a persister may have moved the cursor and trimmed the log.
-                _ if self.accept_run(recovery.run_id(), epoch).await? != cursor => {}
+                _ if in_time(self.accept_run(recovery.run_id(), epoch)).await? != cursor => {}
                 at_tip => return self.load(recovery, at_tip).await,
             }
         }
@@ -183,11 +192,11 @@ impl Partition<'_> {
             Some(owner) => self.check_owner(owner)?,
             None => {
                 if let Some(key) = self.store.key_with_data(self.no).await? {
-                    return Err(self.unaccepted(&key).into());
+                    return Err(self.unowned(&key).into());
                 }
             }
         }
-        let redis = self.own_redis().await?;
+        let redis = self.claim_redis().await?;
         let own = Owner { deployment: self.identity.to_string(), redis };
         if owner.as_ref() != Some(&own) {
             recovery.set_owner(&own).await?;
@@ -248,6 +257,24 @@ fn conflict(
         ));
     }
     None
+}
+
+/// Waits for an answer of SQL, up to [`SILENCE_MAX`].
+///
+/// # Errors
+/// `Unavailable` if there is none by then; the error of the answer.
+pub(super) async fn in_time<T, E>(answer: impl Future<Output = Result<T, E>>) -> Result<T>
+where
+    Error: From<E>,
+{
+    match timeout(SILENCE_MAX, answer).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => {
+            let seconds = SILENCE_MAX.as_secs();
+            let silent = format!("the database did not answer a recovery in {seconds} s");
+            Err(ranking::Error::Unavailable(silent).into())
+        }
+    }
 }
 
 /// Renews the lease of a recovery while it runs.

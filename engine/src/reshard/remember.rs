@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use futures::FutureExt;
 use ranking::commit::{Event, EventPlace};
 use ranking::id::{MemberId, PartitionNo};
-use ranking::store::write::Writes;
+use ranking::store::write::{BUCKET_MS, Writes};
 use ranking::submission::Wanted;
 use ranking::submission::event_ids::{seen_entry, seen_mark, seen_prefix};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
@@ -261,6 +261,10 @@ impl Change for Remembering<'_> {
         for (bucket, field) in self.forgotten {
             writes.forget_seen(&keys.seen(partition.no, *bucket), field);
         }
-        Ok(proposal.writing(writes, partition.clock.now_ms()))
+        // Writers look only into buckets up to that of the partition's clock, which may be behind
+        // that of the partition that accepted the ids. The mark is of no partition's clock.
+        let ids = self.set.iter().filter(|(_, (_, value))| !value.is_empty());
+        let clock_ms = ids.map(|(bucket, _)| bucket * BUCKET_MS).max().unwrap_or(i64::MIN);
+        Ok(proposal.writing_from(clock_ms, writes, partition.clock.now_ms()))
     }
 }

@@ -265,7 +265,7 @@ async fn late(
     members: &[&str],
 ) -> Result<Vec<String>> {
     use score_event::Column::{AtMs, BoardNo as No, Kind, Member, Partition as In, Seq};
-    let cursor = log_cursor::Entity::find_by_id(i32::from(partition)).one(transaction).await?;
+    let cursor = log_cursor::of(transaction, partition).await?;
     if cursor.is_some_and(|cursor| cursor.seq as u64 <= seq) {
         return Ok(vec![]);
     }

@@ -55,6 +55,10 @@ pub struct RequestLimits {
     /// The most requests that wait to be executed; further ones are answered 503.
     #[arg(long, env = "LAUREL_REQUESTS_WAITING_MAX", default_value_t = 1000, value_name = "REQUESTS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub requests_waiting_max: u32,
+    /// The memory for the queries and variables of requests that wait to be executed, in bytes.
+    /// Further ones are answered 503.
+    #[arg(long, env = "LAUREL_REQUESTS_WAITING_BYTES", default_value_t = 64 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(16 << 20..=16 << 30))]
+    pub requests_waiting_bytes: u64,
     /// The time that a query may take, from its parsing to its answer, in milliseconds.
     #[arg(long, env = "LAUREL_QUERY_TIMEOUT_MS", default_value_t = 5000, value_name = "MS", value_parser = clap::value_parser!(u32).range(100..=600_000))]
     pub query_timeout_ms: u32,

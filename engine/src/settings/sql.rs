@@ -8,13 +8,13 @@ use std::time::Duration;
 use entity::deployment as deployment_row;
 use entity::error::{Error, Result, is_locked, is_missing_table};
 use ranking::store::server::address::is_loopback;
-use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr, EntityTrait};
+use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr};
 use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::sqlite::SqliteConnectOptions;
 use tokio::time::{Instant, sleep};
 
-use self::connection::{guarded, limited, sqlite_options};
+use self::connection::{guarded, limited, sqlite_options, timed};
 use super::redacted::Redacted;
 use crate::deployment::files::{keep_private, lock_holders};
 
@@ -82,8 +82,8 @@ pub struct PoolSettings {
     /// token and its boards; and to see that the database has a score, 1 to 1000.
     #[arg(long, env = "LAUREL_SQL_LOOKUP_CONNECTIONS", default_value_t = 4, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub sql_lookup_connections: u32,
-    /// The time that PostgreSQL may take for one statement of a read, in milliseconds, 100 to
-    /// 600000. With SQLite, the time of the request is the limit.
+    /// The time that the database may take for one statement of a read, in milliseconds, 100 to
+    /// 600000. It ends a longer one, even if the request has ended.
     #[arg(long, env = "LAUREL_SQL_READ_TIMEOUT_MS", default_value_t = 5000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=600_000))]
     pub sql_read_timeout_ms: u64,
     /// The time that the database may take for what every request looks up first, in milliseconds,
@@ -115,7 +115,7 @@ impl SqlSettings {
     /// database does not answer or has a newer version.
     pub async fn connect(&self) -> Result<DatabaseConnection> {
         let db = self.connect_without_upgrade().await?;
-        match deployment_row::Entity::find_by_id(1).one(&db).await {
+        match deployment_row::find(&db).await {
             Ok(_) => {}
             Err(error) if is_missing_table(&error) => return Err(self.no_deployment()),
             Err(error) => return Err(error.into()),
@@ -170,7 +170,8 @@ impl SqlSettings {
             }
             options.acquire_timeout(READ_ACQUIRE_TIMEOUT);
             options
-                .map_sqlx_sqlite_opts(|sqlite| sqlite_options(sqlite).pragma("query_only", "ON"));
+                .map_sqlx_sqlite_opts(|sqlite| sqlite_options(sqlite).pragma("query_only", "ON"))
+                .map_sqlx_sqlite_pool_opts(move |pool| timed(pool, timeout));
             *pool = self.open(options).await?;
         }
         Ok(connected)

@@ -16,9 +16,10 @@ use sea_orm::{ActiveValue::Set, DatabaseConnection, EntityTrait, TryInsertResult
 
 use super::sql::{PoolSettings, SqlSettings};
 use crate::deployment::Deployment;
-use crate::deployment::health::{self, Health};
+use crate::deployment::identity::Reached;
 use crate::deployment::presence::{self, Presence, refuse_strangers};
 use crate::deployment::private_redis::{self, PrivateRedis};
+use crate::deployment::watch::{self, Watch};
 use entity::deployment::clock::Clock;
 
 /// The partitions of a new deployment whose settings name no number.
@@ -109,7 +110,7 @@ impl Settings {
             return self.sql.create().await;
         }
         let db = self.sql.connect().await?;
-        match deployment_row::Entity::find_by_id(1).one(&db).await? {
+        match deployment_row::find(&db).await? {
             Some(_) => Ok(db),
             None => Err(self.sql.no_deployment()),
         }
@@ -124,12 +125,12 @@ impl Settings {
     /// does not answer.
     pub async fn open(&self, db: DatabaseConnection) -> Result<Deployment> {
         let deployment = self.open_unchecked(db).await?;
-        if let Err(error) = deployment.own_redis().await {
+        if let Err(error) = deployment.claim_redis().await {
             deployment.close().await;
             return Err(error);
         }
-        let in_sight = Some(Arc::new(deployment.stay_in_sight()));
-        Ok(Deployment { in_sight, ..deployment })
+        let redis_heartbeat = Some(Arc::new(deployment.begin_redis_heartbeat()));
+        Ok(Deployment { redis_heartbeat, ..deployment })
     }
 
     /// As [`Self::open`], with a Redis that may be another deployment's: for a command that joins
@@ -158,7 +159,8 @@ impl Settings {
         let allows_cleartext = self.sql.allow_cleartext;
         let address = Address { url, authorities, allows_cleartext };
         let store = Store::new(&address, keys, partitions, timeout)?;
-        let begun = match health::check(&store, self.redis_allow_volatile).await {
+        store.belong_to(&row.identity);
+        let begun = match watch::check(&store, self.redis_allow_volatile).await {
             Ok(()) => Presence::begin(&db, self.own_process(Some(&store))).await,
             Err(refused) => Err(refused),
         };
@@ -186,10 +188,11 @@ impl Settings {
             archive_copy_dir: self.archive_copy_dir.clone(),
             checkpoint_key: (self.checkpoint_key_file.clone())
                 .unwrap_or_else(|| self.sql.data_dir.join("checkpoint.key")),
-            health: Arc::new(Health::new(self.redis_allow_volatile)),
+            watch: Arc::new(Watch::new(self.redis_allow_volatile)),
             presence,
             private_redis,
-            in_sight: None,
+            redis_heartbeat: None,
+            reached: Arc::new(Reached::default()),
         })
     }
 

@@ -9,8 +9,9 @@ pub struct SubmissionSettings {
     /// it still counts in.
     #[arg(long, env = "LAUREL_STANDINGS_PER_SUBMISSION", default_value_t = 20_000, value_name = "STANDINGS", value_parser = clap::value_parser!(u64).range(12_000..=10_000_000))]
     pub standings_per_submission: u64,
-    /// The memory for submissions that wait for their commit or are committed, in bytes, 1 MiB to
-    /// 4 GiB. Further ones are refused for the moment.
-    #[arg(long, env = "LAUREL_SUBMISSIONS_BYTES", default_value_t = 64 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1 << 20..=4 << 30))]
+    /// The memory for submissions that wait for their commit or are committed, in bytes, 4 MiB to
+    /// 4 GiB. Further ones are refused for the moment, as are those of a board or an access token
+    /// that would hold more than they leave free.
+    #[arg(long, env = "LAUREL_SUBMISSIONS_BYTES", default_value_t = 64 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(4 << 20..=4 << 30))]
     pub submissions_bytes: u64,
 }

@@ -40,6 +40,9 @@ async fn a_snapshot_reads_more_marks_than_one_command_of_lua_takes() {
     assert_eq!(snapshot.seals.len(), wanted.seals.len());
     assert_eq!(snapshot.seals[0], SealMark::default());
     assert_eq!(snapshot.seals.last(), Some(&sealed));
+    // One that wants nothing has only the head and the log.
+    let snapshot = store.snapshot(ALL, &Wanted::default(), DEDUP).await.unwrap();
+    assert_eq!((snapshot.head.seq, snapshot.log_len), (1, 1));
     server.redis.stop().await;
 }
 

@@ -213,8 +213,9 @@ mod tests {
 
     #[test]
     fn a_row_gives_the_id_and_the_leaves_of_its_commit() {
-        let (commit, run_id) = (ROOT_COMMIT.into(), "r".into());
-        let head = Head { seq: 4, commit, clock_ms: 1_700_000_000_001, epoch: 1, run_id };
+        let (commit, deployment, run_id) = (ROOT_COMMIT.into(), "d".into(), "r".into());
+        let head =
+            Head { seq: 4, commit, clock_ms: 1_700_000_000_001, epoch: 1, deployment, run_id };
         let events = vec![removal("ann"), removal("bob")];
         for events in [events, vec![]] {
             let commit = head.next([9; 32], 1_700_000_000_000, events);

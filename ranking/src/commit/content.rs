@@ -21,14 +21,14 @@ pub const LEAF_BYTES: usize = 32;
 /// The hash of an event's content and salt.
 pub type Leaf = [u8; LEAF_BYTES];
 
-/// What makes a leaf say nothing about an event whose content is gone.
+/// Random bytes in a leaf, without which it says nothing about its event.
 pub type Salt = [u8; 16];
 
 /// The random bytes of a new commit: 16 that are part of its content, and 16 that its events' salts
 /// are made of. SQL keeps the salts and never the latter, so that a salt can be erased.
 pub type Random = [u8; 32];
 
-/// What a commit's id is made of.
+/// The content of a commit, whose hash is its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content<'a> {
     /// The version of the format.
@@ -51,9 +51,16 @@ impl Content<'_> {
     /// The commit's id: 64 hexadecimal digits.
     ///
     /// # Errors
-    /// `Corrupt` for a version that this program does not know.
+    /// `Corrupt` for a version that this program does not know, or random bytes or leaves of another
+    /// length.
     pub fn id(&self) -> Result<String> {
         check_version(self.version)?;
+        check_length("random bytes of a commit", self.random, 16)?;
+        check_length(
+            "leaves of a commit",
+            self.leaves,
+            self.leaves.len() / LEAF_BYTES * LEAF_BYTES,
+        )?;
         let mut hash = Sha256::new();
         hash.update([self.version, b'C']);
         hash.update((self.parent.len() as u32).to_be_bytes());
@@ -72,9 +79,10 @@ impl Content<'_> {
 /// The leaf of an event.
 ///
 /// # Errors
-/// `Corrupt` for a version that this program does not know.
+/// `Corrupt` for a version that this program does not know, or a salt of another length.
 pub fn leaf(version: u8, salt: &[u8], event: &Event) -> Result<Leaf> {
     check_version(version)?;
+    check_length("salt of an event", salt, 16)?;
     let mut bytes = Vec::with_capacity(256);
     bytes.extend([version, b'E']);
     bytes.extend(salt);
@@ -125,6 +133,15 @@ fn check_version(version: u8) -> Result<()> {
     Err(Error::corrupt(format!(
         "the content of a commit has version {version}; this program reads {CONTENT_VERSION}"
     )))
+}
+
+/// Bytes without a length in front of them have the same one everywhere: otherwise other fields
+/// could give the same hash.
+fn check_length(what: &str, bytes: &[u8], length: usize) -> Result<()> {
+    if bytes.len() == length {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("{what} of {} bytes: expected {length}", bytes.len())))
 }
 
 fn text(bytes: &mut Vec<u8>, text: &str) {
@@ -205,8 +222,16 @@ mod tests {
         };
         let id = "ebc78b601787523f62abaa4464f8946269d61f49e4c93c266f043130e49f22e7";
         assert_eq!(content.id().as_deref(), Ok(id));
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/explanation/history.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for shown in expected.into_iter().chain([id]) {
+            assert!(page.contains(shown), "{shown} is not an example of the page");
+        }
         assert!(Content { version: 2, ..content }.id().is_err());
         assert!(leaf(2, &salt, &events[0]).is_err());
+        assert!(leaf(1, &salt[1..], &events[0]).is_err());
+        assert!(Content { random: &random[1..], ..content }.id().is_err());
+        assert!(Content { leaves: &[0; LEAF_BYTES + 1], ..content }.id().is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! laurel:{3}:owner          "<deployment> <Redis>": the ids of the deployment that has these keys,
 //!                           and of the Redis that it knows
 //! laurel:{3}:head           the last commit: "<seq> <commit id> <layout of these keys> <clock>
-//!                           <epoch> <run id>"
+//!                           <epoch> <deployment> <run id>"
 //! laurel:{3}:log            stream of commits on their way to SQL, and the last ones that SQL has;
 //!                           entry ids <seq>-0
 //! laurel:{3}:settled        the seq up to which SQL had the commits when the log was last trimmed
@@ -72,13 +72,14 @@ impl KeySpace {
 
     /// True for a key that may be in a partition that no deployment has: the owner itself, the
     /// token of a recovery, and what is staged.
-    pub fn is_of_no_history(&self, partition: PartitionNo, key: &str) -> bool {
+    pub fn may_be_unowned(&self, partition: PartitionNo, key: &str) -> bool {
         key == self.owner(partition)
             || key == self.recovery(partition)
             || key.starts_with(&self.of(partition, "stage:"))
     }
 
-    /// String: `<seq> <commit id> <layout> <clock> <epoch> <run id>` of the partition's last commit.
+    /// String: `<seq> <commit id> <layout> <clock> <epoch> <deployment> <run id>` of the last
+    /// commit.
     pub fn head(&self, partition: PartitionNo) -> String {
         self.of(partition, "head")
     }

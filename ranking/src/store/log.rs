@@ -99,7 +99,7 @@ impl Store {
     ) -> Result<LogRead> {
         let (head, entries, run_id) =
             self.head_and_log(partition, &first_after(seq), count).await?;
-        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
+        let head = self.check_level(partition, head.as_deref(), &run_id)?;
         Ok(LogRead { head, commits: commits_of(partition, entries)? })
     }
 
@@ -153,7 +153,7 @@ impl Store {
         let values = std::mem::take(&mut answers.values).into_iter().enumerate();
         let head = |(index, value)| {
             let head: Option<String> = decode(Some(value))?;
-            Self::check_level(partitions[index], head.as_deref(), answers.run_id(index))
+            self.check_level(partitions[index], head.as_deref(), answers.run_id(index))
         };
         Ok(values.map(head).collect())
     }
@@ -278,7 +278,7 @@ impl Store {
         let (answers, run_id): (Vec<redis::Value>, _) = self.read(&pipe).await?;
         let mut answers = answers.into_iter();
         let head: Option<String> = decode(answers.next())?;
-        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
+        let head = self.check_level(partition, head.as_deref(), &run_id)?;
         let commits = commits_of(partition, decode(answers.next())?)?;
         let marks: Vec<Option<String>> = decode(answers.next())?;
         let mut marks = marks.into_iter();

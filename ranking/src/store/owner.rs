@@ -88,7 +88,7 @@ impl Store {
     pub async fn key_with_data(&self, partition: PartitionNo) -> Result<Option<String>> {
         let keys = self.keys();
         let found = self.scan(partition, &keys.pattern(partition)).await?;
-        Ok(found.into_iter().find(|key| !keys.is_of_no_history(partition, key)))
+        Ok(found.into_iter().find(|key| !keys.may_be_unowned(partition, key)))
     }
 }
 

@@ -156,8 +156,8 @@ impl Store {
     }
 
     /// Makes a partition level that has all it had: replaces the head, as it was found, by one
-    /// with the run id that answered. Needs no right to recover and no memory. Returns false if the head has
-    /// changed since. One round trip: `GET`, `INFO`, `SET` in a script.
+    /// with the run id that answered. It needs no right to recover and no memory. Returns false if
+    /// the head has changed since. One round trip: `GET`, `INFO`, `SET` in a script.
     ///
     /// # Errors
     /// `NotLevel` if Redis restarted since; `Unavailable`.
@@ -257,8 +257,7 @@ impl Recovery {
     }
 
     /// Deletes the partition's log, standings, lists of periods, marks and event ids, but not its
-    /// owner. `SCAN` and
-    /// `UNLINK`: O(keys of the server).
+    /// owner. `SCAN` and `UNLINK`: O(keys of the server).
     pub async fn clear(&self) -> Result<()> {
         let keys = self.store.keys();
         let mut found = vec![
@@ -304,7 +303,8 @@ impl Recovery {
     /// it.
     pub async fn finish(&self, seq: u64, commit: &str, epoch: u64, clock_ms: i64) -> Result<()> {
         let (commit, run_id) = (commit.to_owned(), self.run_id.to_string());
-        let head = Head { seq, commit, clock_ms, epoch, run_id };
+        let deployment = self.store.deployment().to_owned();
+        let head = Head { seq, commit, clock_ms, epoch, deployment, run_id };
         let mut writes = Writes::default();
         writes.push("SET", &self.store.keys().head(self.partition), vec![head.to_text()]);
         writes.drop_key(&self.store.keys().recovery(self.partition));

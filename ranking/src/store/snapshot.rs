@@ -55,11 +55,13 @@ impl Store {
         wanted: &Wanted,
         dedup: Dedup,
     ) -> Result<Snapshot> {
-        let last = &self.inner.clock_ms;
+        // Of any partition at first; their clocks may differ.
+        let mut clock_ms = self.inner.clock_ms.load(Ordering::Relaxed);
         for _ in 0..LOOKS_MAX {
-            let buckets: Vec<i64> = dedup.buckets(last.load(Ordering::Relaxed)).collect();
+            let buckets: Vec<i64> = dedup.buckets(clock_ms).collect();
             let snapshot = self.snapshot_with(partition, wanted, &buckets).await?;
-            last.store(snapshot.clock_ms, Ordering::Relaxed);
+            clock_ms = snapshot.clock_ms;
+            self.inner.clock_ms.store(clock_ms, Ordering::Relaxed);
             if wanted.seen.is_empty() || dedup.buckets(snapshot.clock_ms).eq(buckets) {
                 return Ok(snapshot);
             }
@@ -83,7 +85,7 @@ impl Store {
         let mut answer = answer.into_iter();
         let run_id: String = next(&mut answer)?;
         let head: Option<String> = next(&mut answer)?;
-        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
+        let head = self.check_level(partition, head.as_deref(), &run_id)?;
         let log_len = next(&mut answer)?;
         let clock_ms = head.clock_ms.max(next(&mut answer)?);
         let log_bytes = next(&mut answer)?;

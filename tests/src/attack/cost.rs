@@ -207,6 +207,20 @@ pub fn bombs() -> Vec<Attack> {
 /// A query of several hundred different look-ups, all of them costly. Queries of different numbers
 /// share none of them.
 pub fn long(number: usize) -> Attack {
+    let text = query(Board("tie"), &look_ups(number));
+    Attack::query("several hundred look-ups among equals", &text).answered()
+}
+
+/// A mutation that reads as much after its change.
+pub fn long_mutation() -> Attack {
+    let text = format!(
+        "mutation{{updateBoard(input:{{slug:\"tie\",title:\"changed\"}}){{board{{{}}}}}}}",
+        look_ups(0)
+    );
+    Attack::query("several hundred look-ups after a change", &text).answered().as_admin()
+}
+
+fn look_ups(number: usize) -> String {
     let sets = (0..2).map(|set| {
         let entries = aliases(75, &format!("entryAt(rank:1{number}{set}#){{rank}}"));
         let scores = aliases(75, &format!("scoreFor(percentile:1{number}.{set}#)"));
@@ -215,6 +229,5 @@ pub fn long(number: usize) -> Attack {
             "e{set}:standings{{{entries}}} s{set}:standings{{{scores}}} d{set}:standings{{{buckets}}}"
         )
     });
-    let sets: String = sets.collect();
-    Attack::query("several hundred look-ups among equals", &query(Board("tie"), &sets)).answered()
+    sets.collect()
 }

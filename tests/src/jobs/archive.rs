@@ -16,6 +16,7 @@ use crate::deployment::{Deployment, Redis, Sql};
 use crate::jobs::analytics::figures;
 use crate::jobs::seal::wait_until_dropped;
 use crate::model::history::History;
+use crate::wait::until;
 
 /// Waits until SQL has everything, then makes all recently accepted events so many days older. It
 /// takes more than a year until an event of a yearly window can be archived. The commits get the
@@ -65,6 +66,17 @@ pub fn archive(deployment: &Deployment, arguments: &[&str]) -> Value {
     let before = before.to_string();
     let arguments = [&["archive", "--before", &*before], arguments].concat();
     figures(deployment, &arguments)
+}
+
+/// Deletes a board, and waits until its rows are gone.
+pub async fn delete(deployment: &Deployment, api: &Api, slug: &str) {
+    api.delete_board(slug).await;
+    until("the board is purged", async || {
+        let left = "SELECT CAST(COUNT(*) AS BIGINT) FROM board \
+            WHERE deleted_at_ms IS NOT NULL AND purged_at_ms IS NULL";
+        (deployment.number(left).await == 0).then_some(())
+    })
+    .await;
 }
 
 /// The number of a board's events in `score_event`.
@@ -134,9 +146,8 @@ fn all_paths(deployment: &Deployment) -> Vec<String> {
     paths
 }
 
-/// A board whose daily window retains one day, with archived scores of a month of 2025 and one
-/// score that is not archived.
-pub async fn archived(sql: Sql) -> (Arc<Deployment>, Api) {
+/// A board whose daily window retains one day, with scores of a month of 2025 that can be archived.
+pub async fn old(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
     let input = json!({ "slug": "b", "shards": 2, "windows": [{ "name": "daily", "retain": 1 }] });
@@ -150,6 +161,12 @@ pub async fn archived(sql: Sql) -> (Arc<Deployment>, Api) {
     submit_durably(&api, "b", (0..60).map(score).collect()).await;
     wait_until_dropped(&api, "b").await;
     age(&deployment, 100).await;
+    (deployment, api)
+}
+
+/// The board of [`old`] with its scores archived, and one score that is not archived.
+pub async fn archived(sql: Sql) -> (Arc<Deployment>, Api) {
+    let (deployment, api) = old(sql).await;
     let told = archive(&deployment, &[]);
     assert_eq!((&told["events"], &told["boards"]), (&json!(60), &json!(1)));
     submit_durably(&api, "b", json!([{ "member": "m1", "score": 5 }])).await;

@@ -63,7 +63,7 @@ pub enum State {
     Durable,
 }
 
-/// What clients know of an event.
+/// The knowledge that clients have of an event.
 #[derive(Debug, Clone, Copy)]
 pub struct Record {
     /// The index of its board.
@@ -90,7 +90,7 @@ pub struct FalseAnswers {
     pub shown: Vec<String>,
 }
 
-/// What all clients share.
+/// The state that all clients share.
 struct Shared {
     seed: u64,
     began_ms: i64,
@@ -168,7 +168,7 @@ impl Load {
         }
     }
 
-    /// What is known of each event, by number.
+    /// The record of each event, by number.
     pub fn records(&self) -> MutexGuard<'_, Vec<Record>> {
         lock(&self.shared.records)
     }

@@ -53,7 +53,7 @@ pub struct Verdict {
     pub false_refusals: usize,
     /// The times until the deployment took and persisted scores again, a fault each.
     pub recoveries: Vec<Duration>,
-    /// What was not as promised, in words.
+    /// The broken promises, in words.
     pub findings: Vec<String>,
 }
 

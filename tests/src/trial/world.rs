@@ -60,7 +60,7 @@ pub enum Clocks {
     BeforeMidnight,
 }
 
-/// What a world is made of.
+/// The stores and processes that a world is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub sql: Sql,

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tests::attack::cost::long;
+use serde_json::json;
+use tests::attack::cost::{long, long_mutation};
 use tests::attack::{Attacked, UNRATED, boards};
 use tests::wait::until;
 
@@ -40,6 +41,18 @@ async fn a_query_without_a_client_uses_no_processor() {
     println!("answered in time: {}", hung_up.is_ok());
     tokio::time::sleep(Duration::from_secs(1)).await;
     server.check_idle("a second after the client has gone").await;
+}
+
+#[tokio::test]
+async fn a_mutation_without_a_client_makes_its_change_and_reads_no_more() {
+    let server = busy("500").await;
+    let attack = long_mutation();
+    let hung_up = tokio::time::timeout(Duration::from_millis(300), server.send(&attack)).await;
+    println!("answered in time: {}", hung_up.is_ok());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    server.check_idle("two seconds after the client has gone").await;
+    let title = server.api.data("{ board(slug: \"tie\") { title } }", json!({})).await;
+    assert_eq!(title["board"]["title"], "changed");
 }
 
 #[tokio::test]

@@ -38,7 +38,8 @@ fn collect(directory: &Path, constants: &mut Constants) {
             let file = path.file_stem().unwrap().to_str().unwrap();
             for (name, kind, expression) in text.lines().enumerate().filter_map(|(index, line)| {
                 let line = line.trim_start();
-                let visible = line.strip_prefix("pub(crate) ").or(line.strip_prefix("pub "));
+                let visible = ["pub ", "pub(crate) ", "pub(super) "];
+                let visible = visible.into_iter().find_map(|word| line.strip_prefix(word));
                 let name = visible.unwrap_or(line).strip_prefix("const ")?;
                 // The expression may be on the lines below.
                 let rest = text.lines().skip(index + 1).collect::<Vec<_>>().join(" ");

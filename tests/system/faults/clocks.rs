@@ -1,14 +1,17 @@
-//! Processes whose clocks differ: leases are judged by SQL's.
+//! Clocks that differ: those of processes, where leases are judged by SQL's, and those of partitions.
 
 use engine::job::{self, Begun};
 use entity::board;
 use entity::board::reshard::Reshard;
 use entity::deployment::clock::Clock;
-use serde_json::json;
+use redis::AsyncCommands;
+use serde_json::{Value, json};
 
 use tests::api::Api;
+use tests::api::submission::submit_durably;
 use tests::clock::now_ms;
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::jobs::reshard::reshard;
 
 /// How far the clock of one process is ahead, in milliseconds.
 const AHEAD_MS: i64 = 3_600_000;
@@ -40,4 +43,36 @@ async fn a_process_whose_clock_is_ahead_takes_no_lease_of_another_one() {
         assert!(reshard.end(db, row.no).await.unwrap());
         stores.close().await;
     }
+}
+
+#[tokio::test]
+async fn event_ids_move_to_partitions_whose_clocks_are_behind() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    api.create_board(json!({ "slug": "b", "shards": 1 })).await;
+    let scores = |numbers: std::ops::Range<u32>| -> Value {
+        numbers
+            .map(|no| json!({ "member": format!("m{no}"), "score": 1, "eventId": no.to_string() }))
+            .collect()
+    };
+    assert_eq!(submit_durably(&api, "b", scores(0..1)).await["accepted"], 1);
+    // As if the clock of Redis had been a day ahead for a while.
+    let mut redis = deployment.redis().await;
+    let heads: Vec<String> = redis.keys("laurel:*:head").await.unwrap();
+    for head in heads {
+        let text: String = redis.get(&head).await.unwrap();
+        let parts: Vec<&str> = text.split(' ').collect();
+        let [seq, commit, layout, clock, rest @ ..] = &parts[..] else { panic!("{text}") };
+        if *seq != "0" {
+            let clock = clock.parse::<i64>().unwrap() + 24 * AHEAD_MS;
+            let text = format!("{seq} {commit} {layout} {clock} {}", rest.join(" "));
+            let () = redis.set(&head, text).await.unwrap();
+        }
+    }
+    assert_eq!(submit_durably(&api, "b", scores(1..20)).await["accepted"], 19);
+    reshard(&deployment, "b", 16);
+    assert_eq!(submit_durably(&api, "b", scores(1..20)).await["duplicates"], 19);
+    // Recovery loads them from SQL.
+    deployment.flush_redis().await;
+    assert_eq!(submit_durably(&api, "b", scores(1..20)).await["duplicates"], 19);
 }

@@ -20,7 +20,7 @@ async fn take_back_layout(deployment: &Deployment) {
     for head in heads {
         let text: String = redis.get(&head).await.unwrap();
         let parts: Vec<&str> = text.split(' ').collect();
-        let [seq, commit, _layout, _clock, _epoch, run_id] = parts[..] else {
+        let [seq, commit, _layout, _clock, _epoch, _deployment, run_id] = parts[..] else {
             panic!("{head} is {text}")
         };
         let () = redis.set(&head, format!("{seq} {commit} {run_id}")).await.unwrap();

@@ -126,6 +126,34 @@ async fn a_redis_that_was_replaced_does_not_come_back_by_itself() {
     }
 }
 
+#[tokio::test]
+async fn a_master_that_became_a_replica_does_not_take_a_partition_from_its_successor() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let stores = deployment.open_stores().await;
+    stores.partition(FIRST).settle().await.unwrap();
+    execute(
+        &deployment,
+        "UPDATE log_cursor SET retired_runs = run_id, run_id = 'next', epoch = epoch + 1 \
+         WHERE partition = 0",
+    )
+    .await;
+    let mut redis = deployment.redis().await;
+    let replica_of = |host: &str, port: &str| {
+        let mut command = redis::cmd("REPLICAOF");
+        command.arg(host).arg(port);
+        command
+    };
+    let () = replica_of("127.0.0.1", "1").query_async(&mut redis).await.unwrap();
+    stores.partition(FIRST).recover().await.unwrap_err();
+    let run = "SELECT run_id FROM log_cursor WHERE partition = 0";
+    assert_eq!(deployment.column::<String>(run).await, ["next"]);
+    let () = replica_of("NO", "ONE").query_async(&mut redis).await.unwrap();
+    // A master that has all that SQL has may go on.
+    stores.partition(FIRST).settle().await.unwrap();
+    assert_ne!(deployment.column::<String>(run).await, ["next"]);
+    stores.close().await;
+}
+
 /// A deployment with ten scores in SQL, and a copy of the database from when it had five.
 async fn with_a_backup() -> Arc<Deployment> {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;

@@ -71,6 +71,36 @@ async fn an_event_that_sql_refuses_goes_to_the_dead_letters_and_holds_up_no_othe
 }
 
 #[tokio::test]
+async fn one_refused_event_among_a_thousand_is_found_in_a_slow_database() {
+    let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    api.create_board(json!({ "slug": "b" })).await;
+    let db = deployment.sql().await;
+    for statement in [
+        "ALTER TABLE score_event ADD CONSTRAINT poison CHECK (member <> 'poison')",
+        "CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql
+            AS 'BEGIN PERFORM pg_sleep(0.1); RETURN NULL; END'",
+        "CREATE TRIGGER slow BEFORE INSERT ON score_event
+            FOR EACH STATEMENT EXECUTE FUNCTION pause()",
+    ] {
+        db.execute_unprepared(statement).await.unwrap();
+    }
+    let member = |number| match number {
+        700 => "poison".to_owned(),
+        _ => format!("member-{number}"),
+    };
+    let scores: Value = (0..1000).map(|number| score(&member(number), "first")).collect();
+    assert_eq!(submit(&api, "b", scores).await["accepted"], 1000);
+    until("SQL has all others", async || {
+        let events = deployment.number("SELECT count(*) FROM score_event").await;
+        (events == 999).then_some(())
+    })
+    .await;
+    assert_eq!(deployment.number("SELECT count(*) FROM dead_letter").await, 1);
+    db.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_corrupted_standing_costs_no_event() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
@@ -92,7 +122,7 @@ async fn a_corrupted_standing_costs_no_event() {
 
 #[tokio::test]
 async fn without_memory_redis_takes_no_scores_and_says_so_at_once() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     submit_durably(&api, "b", json!([score("ann", "1")])).await;

@@ -220,6 +220,60 @@ async fn a_connection_that_falls_silent_amid_a_statement_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_board_that_another_process_changed_is_not_called_gone_without_sql() {
+    let server = Postgres::start(None);
+    let api = start(&server).await;
+    let other = Api::start(api.deployment()).await;
+    // The first process has the board as it was.
+    other.update_board(json!({ "slug": "b", "windows": [{ "name": "daily" }] })).await;
+    server.stop();
+    let told = submit(&api, "b", score("late")).await;
+    let result = &told["results"][0];
+    assert_eq!(result["status"], "REJECTED", "{told}");
+    assert_eq!(result["error"]["code"], "UNAVAILABLE", "{told}");
+    server.start_again();
+    until("the score is taken", async || {
+        (submit(&api, "b", score("late")).await["accepted"] == 1).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_stays_in_sight_after_its_connections_fell_silent() {
+    let server = Postgres::start(None);
+    let api = start(&server).await;
+    let deployment = api.deployment().clone();
+    let db = deployment.sql().await;
+    let lock = begin(&db).await.unwrap();
+    let tables = "LOCK TABLE process, deployment IN ACCESS EXCLUSIVE MODE";
+    lock.execute_unprepared(tables).await.unwrap();
+    let waiting = |what: &str| {
+        format!(
+            "SELECT CAST(pid AS TEXT) FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '{what}'"
+        )
+    };
+    let (beats, notes) = (waiting(r#"INSERT INTO "process"%"#), waiting(r#"%FROM "deployment"%"#));
+    let silent: Vec<String> = until("a heartbeat and a note wait for the lock", async || {
+        let beats: Vec<String> = deployment.column(&beats).await;
+        let notes: Vec<String> = deployment.column(&notes).await;
+        (!beats.is_empty() && !notes.is_empty()).then(|| [beats, notes].concat())
+    })
+    .await;
+    send("STOP", &silent);
+    lock.rollback().await.unwrap();
+    let seen = async |column: &str| deployment.number(&format!("SELECT MAX({column}")).await;
+    let (beat, note) = ("heartbeat_at_ms) FROM process", "redis_seen_at_ms) FROM deployment");
+    let before = (seen(beat).await, seen(note).await);
+    until("both go on", async || {
+        (seen(beat).await > before.0 && seen(note).await > before.1).then_some(())
+    })
+    .await;
+    send("CONT", &silent);
+    db.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_ends_in_ten_seconds_while_a_store_is_silent() {
     let server = Postgres::start(None);
     let api = start(&server).await;

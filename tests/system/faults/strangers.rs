@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::documents::SUBMIT_SCORES;
 use tests::jobs::diff::check_diff;
 use tests::servers::program::signal;
 use tests::wait::until;
@@ -119,6 +120,37 @@ async fn a_running_process_refuses_a_redis_that_became_another_deployments() {
 }
 
 #[tokio::test]
+async fn another_prefix_of_the_same_server_is_refused_while_a_process_uses_the_first_one() {
+    let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
+    let before = contents(&deployment).await;
+    let other_prefix = || {
+        let mut serve = deployment.api(&["serve"]);
+        serve.env("LAUREL_LISTEN", "127.0.0.1:0").env("LAUREL_REDIS_PREFIX", "other");
+        serve
+    };
+    let error = refused(other_prefix());
+    assert!(error.contains("another process uses the one that the database names"), "{error}");
+    // As if that process had been without SQL for long, and had not written there again yet.
+    let db = deployment.sql().await;
+    let unseen = "UPDATE deployment SET redis_seen_at_ms = 1";
+    db.execute_raw(Statement::from_string(db.get_database_backend(), unseen)).await.unwrap();
+    let error = refused(other_prefix());
+    assert!(error.contains("another process uses the one that the database names"), "{error}");
+    assert_eq!(contents(&deployment).await, before);
+    check_size(&api).await;
+    check_diff(&deployment);
+}
+
+#[tokio::test]
+async fn a_command_that_starts_on_an_emptied_redis_beside_a_process_goes_on() {
+    let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
+    deployment.flush_redis().await;
+    done(deployment.analytics_command(&["restore"]));
+    check_size(&api).await;
+    check_diff(&deployment);
+}
+
+#[tokio::test]
 async fn a_redis_with_keys_of_no_deployment_is_left_as_it_is() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let mut redis = deployment.redis().await;
@@ -154,9 +186,34 @@ async fn adoption_shows_what_would_be_lost_before_it_joins_a_redis_and_a_databas
     let api = Api::start(&deployment).await;
     check_size(&api).await;
     check_diff(&deployment);
-    // What belongs together loses nothing.
+    // A pair that belongs together loses nothing.
     let shown = done(deployment.api(&["adopt"]));
     assert!(shown.contains("0 of 16 partitions would lose something"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_process_that_runs_on_commits_nothing_to_a_redis_that_another_deployment_adopted() {
+    let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
+    refused(elsewhere(&deployment, deployment.api(&["serve"])));
+    done(elsewhere(&deployment, deployment.api(&["adopt", "--yes"])));
+    let scores = json!([{ "member": "late", "score": 1 }]);
+    let variables = json!({ "board": "b", "scores": scores, "ack": "APPLIED" });
+    if let Ok(answer) = api.try_ask(Some(api.token()), SUBMIT_SCORES, variables).await {
+        let accepted = &answer.body["data"]["submitScores"]["accepted"];
+        assert_ne!(*accepted, json!(1), "{:?}", answer.body);
+    }
+    let mut redis = deployment.redis().await;
+    let heads: Vec<String> = redis.keys("laurel:*:head").await.unwrap();
+    assert_eq!(heads.len(), 16);
+    for head in heads {
+        let text: String = redis.get(&head).await.unwrap();
+        assert!(text.starts_with("0 "), "{head} is {text}");
+    }
+    let standings: Vec<String> = redis.keys("laurel:*:z:*").await.unwrap();
+    assert_eq!(standings, [""; 0]);
+    let own: Vec<String> = deployment.column("SELECT identity FROM deployment").await;
+    let refusal = format!("the database is deployment {}", own[0]);
+    until("the process says so", async || api.log().contains(&refusal).then_some(())).await;
 }
 
 #[tokio::test]

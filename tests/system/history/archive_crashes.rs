@@ -12,7 +12,8 @@ use tests::api::amendment::remove;
 use tests::api::playthrough::{check, play};
 use tests::api::submission::{create_board, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::jobs::archive::{age, archive, check_files, check_kept, rows};
+use tests::jobs::analytics::run;
+use tests::jobs::archive::{age, archive, check_files, check_kept, delete, old, rows};
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::seal;
 use tests::model::game::{Game, Range, every_game, seeded};
@@ -238,4 +239,18 @@ async fn an_archive_may_be_killed_beside_writers_on_sqlite() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_archive_may_be_killed_beside_writers_on_postgres() {
     check_beside(Sql::Postgres).await;
+}
+
+#[tokio::test]
+async fn events_of_a_board_deleted_amid_an_archive_are_counted_as_gone_once() {
+    // With files that do not count yet, and with rows that do not count any more.
+    for step in ["staged", "decided"] {
+        let (deployment, api) = old(Sql::Sqlite).await;
+        archive_until(&deployment, step);
+        delete(&deployment, &api, "b").await;
+        archive(&deployment, &[]);
+        let (code, found, error) = run(&deployment, &["diff", "--full"]);
+        assert_eq!(code, 0, "{step}: {found}{error}");
+        check_files(&deployment).await;
+    }
 }

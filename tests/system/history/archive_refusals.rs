@@ -12,10 +12,9 @@ use tests::api::amendment::{events, void};
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::UPDATE_BOARD;
-use tests::jobs::analytics::figures;
-use tests::jobs::archive::{age, archive, archived, check_files, paths, rows};
+use tests::jobs::analytics::{figures, run};
+use tests::jobs::archive::{age, archive, archived, check_files, delete, paths, rows};
 use tests::jobs::seal::wait_until_dropped;
-use tests::wait::until;
 
 /// The contents of Redis and the tables of a deployment, except jobs.
 async fn all_there_is(deployment: &Deployment) -> BTreeMap<String, String> {
@@ -206,12 +205,7 @@ async fn two_archives_are_not_made_at_once() {
 async fn a_deleted_board_s_files_go_with_the_next_archive() {
     for sql in [Sql::Sqlite, Sql::Postgres] {
         let (deployment, api) = archived(sql).await;
-        api.delete_board("b").await;
-        until("the board is purged", async || {
-            let left = "SELECT CAST(COUNT(*) AS BIGINT) FROM board WHERE purged_at_ms IS NULL";
-            (deployment.number(left).await == 0).then_some(())
-        })
-        .await;
+        delete(&deployment, &api, "b").await;
         assert_eq!(rows(&deployment, "b").await, 0);
         assert_ne!(paths(&deployment), [""; 0]);
         archive(&deployment, &[]);
@@ -219,5 +213,8 @@ async fn a_deleted_board_s_files_go_with_the_next_archive() {
         check_files(&deployment).await;
         let left = "SELECT CAST(COUNT(*) AS BIGINT) FROM archived_entry";
         assert_eq!(deployment.number(left).await, 0);
+        // The files of the commits say that these events are gone.
+        let (code, found, error) = run(&deployment, &["diff", "--full"]);
+        assert_eq!(code, 0, "{found}{error}");
     }
 }

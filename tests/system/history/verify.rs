@@ -111,6 +111,15 @@ async fn a_row_that_was_altered_before_the_export_is_named() {
     let (code, found, _) = shown.verify(&shown.history, &shown.key);
     assert_eq!(code, 3, "{found}");
     assert_eq!(found["faults"][0]["member"], "ann", "{found}");
+
+    let db = deployment.sql().await;
+    let deleted = "DELETE FROM score_event WHERE event_id = 'cid-700'";
+    db.execute_unprepared(deleted).await.unwrap();
+    db.close().await.unwrap();
+    figures(&deployment, &["history", "--out", &shown.history]);
+    let (code, found, _) = shown.verify(&shown.history, &shown.key);
+    let kinds = found["faults"].as_array().unwrap().iter().map(|fault| &fault["kind"]);
+    assert!(code == 3 && kinds.into_iter().any(|kind| kind == "MISSING"), "{found}");
 }
 
 #[tokio::test]

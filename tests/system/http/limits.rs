@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use tests::api::refusal::check;
+use tests::attack::request::Attack;
 use tests::boards::race::race;
 
 #[tokio::test]
@@ -146,4 +147,19 @@ async fn fragments_that_double_are_refused_in_no_time() {
     check(&api, &bomb, json!({}), "LIMIT_EXCEEDED", "").await;
     check(&api, circle, json!({}), "BAD_USER_INPUT", "spreads itself").await;
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_page_for_operators_costs_what_it_reads() {
+    let (_deployment, api) = race().await;
+    let client = reqwest::Client::new();
+    for page in ["jobs", "integrityRuns"] {
+        let points = async |first: usize| {
+            let text = format!("{{ {page}(first: {first}) {{ pageInfo {{ hasNextPage }} }} }}");
+            let asked = Attack::query("a page for operators", &text).as_admin();
+            let reply = asked.send(&client, api.url(), api.token()).await.unwrap();
+            reply.points().unwrap_or_else(|| panic!("{}", reply.shown()))
+        };
+        assert!(points(1000).await > points(1).await + 5000, "{page}");
+    }
 }

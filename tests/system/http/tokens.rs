@@ -146,3 +146,15 @@ async fn a_mutation_needs_a_token_of_its_scope() {
     let answer = api.ask(Some(&submits), submit, json!({})).await;
     assert_eq!(answer.body, json!({ "data": { "submitScores": { "accepted": 1 } } }));
 }
+
+#[tokio::test]
+async fn the_scheme_of_a_token_may_be_of_any_case() {
+    let (_deployment, api) = race().await;
+    let client = reqwest::Client::new();
+    for (scheme, status) in [("Bearer", 200), ("bearer", 200), ("BEARER", 200), ("Basic", 401)] {
+        let request = client.post(format!("{}/graphql", api.url()));
+        let request = request.header("authorization", format!("{scheme} {}", api.token()));
+        let answer = request.json(&json!({ "query": "{ viewer { scopes } }" })).send().await;
+        assert_eq!(answer.unwrap().status(), status, "{scheme}");
+    }
+}

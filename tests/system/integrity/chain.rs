@@ -117,3 +117,60 @@ async fn events_of_a_deleted_board_are_gone_and_not_missing() {
     let (code, found) = board.run(&["diff", "--full"]);
     assert_eq!(code, 0, "{found}");
 }
+
+#[tokio::test]
+async fn an_event_that_was_deleted_and_counted_as_gone_is_named() {
+    for sql in [Sql::Sqlite, Sql::Postgres] {
+        let board = CorruptedBoard::new(sql, 2).await;
+        let of_event = "SELECT MIN(seq) FROM score_event WHERE member = 'm30'";
+        let partition = "SELECT MIN(partition) FROM score_event WHERE member = 'm30'";
+        board
+            .spoil(&[
+                &format!(
+                    "UPDATE \"commit\" SET gone = gone + 1 \
+                        WHERE seq = ({of_event}) AND partition = ({partition})"
+                ),
+                &format!("DELETE FROM score_event WHERE member = 'm30' AND seq = ({of_event})"),
+            ])
+            .await;
+        let (code, found) = board.run(&["diff", "--full"]);
+        assert_eq!(code, 3, "{found}");
+        assert!(kinds(&found).contains(&("MISSING", "COMMIT")), "{found}");
+    }
+}
+
+#[tokio::test]
+async fn a_history_that_lost_its_end_is_named() {
+    let board = CorruptedBoard::new(Sql::Sqlite, 2).await;
+    board.deployment.api_output(&["checkpoint"]).await;
+    assert_eq!(board.run(&["diff"]).0, 0);
+    // As if commits that were checked, or signed, were there no more.
+    for table in ["integrity_chain", "checkpoint"] {
+        board.spoil(&[&format!("UPDATE {table} SET seq = seq + 1000")]).await;
+        for arguments in [&["diff"][..], &["diff", "--full"]] {
+            let (code, found) = board.run(arguments);
+            assert_eq!(code, 3, "{table}: {found}");
+            assert!(kinds(&found).contains(&("MISSING", "COMMIT")), "{table}: {found}");
+        }
+        board.spoil(&[&format!("UPDATE {table} SET seq = seq - 1000")]).await;
+        assert_eq!(board.run(&["diff"]).0, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_of_another_commit_or_deployment_is_named() {
+    let board = CorruptedBoard::new(Sql::Sqlite, 2).await;
+    let other = CorruptedBoard::new(Sql::Sqlite, 2).await;
+    for deployment in [&board.deployment, &other.deployment] {
+        deployment.api_output(&["checkpoint"]).await;
+    }
+    let theirs: String = other
+        .deployment
+        .column::<String>("SELECT statement FROM checkpoint ORDER BY partition LIMIT 1")
+        .await
+        .remove(0);
+    let exchanged = format!("UPDATE checkpoint SET statement = '{theirs}'");
+    board.spoil(&[&exchanged]).await;
+    let (code, found) = board.run(&["diff", "--full"]);
+    assert_eq!((code, kinds(&found)), (3, vec![("ALTERED", "COMMIT")]), "{found}");
+}

@@ -12,7 +12,9 @@ use reqwest::header::{
 use reqwest::{Client, StatusCode};
 use serde_json::json;
 
+use tests::api::Api;
 use tests::boards::race::race;
+use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::node::{self, chromium};
 use tests::servers::program;
 
@@ -171,4 +173,12 @@ async fn the_front_page_and_the_start_lead_to_it() {
     assert!(front.contains("href=\"/graphiql\""), "{front}");
     let address = format!("{}/graphiql", api.url());
     assert!(api.printed().contains(&address), "{}", api.printed());
+}
+
+#[tokio::test]
+async fn a_setting_switches_it_off() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start_with_settings(&deployment, &[("LAUREL_GRAPHIQL", "off")]).await;
+    let page = Client::new().get(format!("{}/graphiql", api.url())).send().await.unwrap();
+    assert_eq!(page.status(), StatusCode::NOT_FOUND);
 }

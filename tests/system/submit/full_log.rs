@@ -65,3 +65,25 @@ async fn a_log_is_full_at_its_bytes() {
     assert!((5..=27).contains(&batches), "{batches} batches of 1,000 scores in 1 MiB");
     stores.close().await;
 }
+
+#[tokio::test]
+async fn a_full_log_is_trimmed_after_a_persister_that_died_before_it_trimmed() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let stores = open(&deployment, |settings| settings.log_commits_max = 3).await;
+    let board = summing_board(&stores, "b", &[]).await;
+    let score = || vec![point(&board, "ann", None)];
+    for _ in 0..3 {
+        submit_at(&stores, score(), now_ms()).await.unwrap();
+    }
+    let (mut redis, log) = (deployment.redis().await, stores.store.keys().log(ALL));
+    let dump: Vec<u8> = redis::cmd("DUMP").arg(&log).query_async(&mut redis).await.unwrap();
+    stores.partition(ALL).settle().await.unwrap();
+    let mut restore = redis::cmd("RESTORE");
+    restore.arg(&log).arg(0).arg(dump).arg("REPLACE");
+    let () = restore.query_async(&mut redis).await.unwrap();
+    let refused = submit_at(&stores, score(), now_ms()).await.unwrap_err().to_string();
+    assert!(refused.contains("is full"), "{refused}");
+    stores.partition(ALL).settle().await.unwrap();
+    submit_at(&stores, score(), now_ms()).await.unwrap();
+    stores.close().await;
+}

@@ -13,8 +13,8 @@ use crate::app::App;
 use crate::error::Result;
 
 /// The indices of duplicates whose first event SQL does not have, although it may have a commit of
-/// that seq: Redis lost the event, and another commit took its place. `own` is the seq of the commit
-/// that accepted others of these submissions.
+/// that seq: Redis lost the event, and another commit took its place. `own` is the seq of the
+/// commit that accepted others of these submissions.
 pub(super) async fn lost(
     app: &App,
     partition: PartitionNo,

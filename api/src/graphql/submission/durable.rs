@@ -45,7 +45,9 @@ pub(crate) async fn confirm(
         let id = own.as_ref().filter(|(own, _)| *own == seq).map(|(_, id)| id.as_str());
         confirmed.insert(seq, wait(app, partition, seq, id, deadline).await);
     }
-    let lost = duplicates::lost(app, partition, submissions, &placed.verdicts, last).await;
+    let lost = duplicates::lost(app, partition, submissions, &placed.verdicts, last);
+    // It is bounded too: a connection may be silent.
+    let lost = timeout_at(deadline, lost).await.unwrap_or_else(|_| Err(unknown()));
     let last = last.and_then(|last| confirmed.get(&last).cloned());
     let confirm = |(index, verdict): (usize, Verdict)| {
         let is_duplicate = matches!(verdict, Verdict::Duplicate { .. });

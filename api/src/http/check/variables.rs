@@ -81,6 +81,23 @@ pub fn check(
     Ok(())
 }
 
+/// The memory of variables, in bytes, about.
+pub fn memory(variables: &Variables) -> u64 {
+    variables.values().map(memory_of).sum()
+}
+
+fn memory_of(value: &Value) -> u64 {
+    let below = match value {
+        Value::String(text) => text.len() as u64,
+        Value::List(items) => items.iter().map(memory_of).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, field)| key.len() as u64 + memory_of(field)).sum()
+        }
+        _ => 0,
+    };
+    size_of::<Value>() as u64 + below
+}
+
 fn keep_declared(operation: &OperationDefinition, variables: &mut Variables) {
     let declared: HashSet<&Name> = operation
         .variable_definitions

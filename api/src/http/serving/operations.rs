@@ -56,7 +56,7 @@ pub fn has(path: &str) -> bool {
 /// Answers 200 if requests can be answered, else 503; the text says why, and what is degraded. It
 /// waits for no store: they are asked in the background.
 async fn readiness(State(operations): State<Arc<Operations>>) -> (StatusCode, String) {
-    let warnings = operations.deployment.health.warnings();
+    let warnings = operations.deployment.watch.warnings();
     let Readiness { is_ready, text } = operations.health.readiness(&warnings);
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, text)

@@ -2,11 +2,13 @@
 //! connection away.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::pool::PoolOptions;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::sqlite::{
+    Sqlite, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous,
+};
 use sqlx::{Connection, Database};
 use tokio::time::timeout;
 
@@ -24,6 +26,9 @@ const SQLITE_ROWS_MAX: usize = 1000;
 
 /// The time that a statement of SQLite waits for a lock.
 const SQLITE_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The steps of SQLite's virtual machine between two looks at the time of a read: about 100 µs.
+const SQLITE_STEPS: i32 = 10_000;
 
 /// The time that PostgreSQL may take for one statement, unless a read has less.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -83,6 +88,26 @@ pub(super) fn guarded<DB: Database>(pool: PoolOptions<DB>) -> PoolOptions<DB> {
         .after_release(|connection, _| Box::pin(check(connection)))
 }
 
+/// As [`guarded`], for reads. SQLite ends a statement once its connection has been out for `time`,
+/// also if the reader has gone: sqlx does not stop the thread that runs a dropped query.
+pub(super) fn timed(pool: PoolOptions<Sqlite>, time: Duration) -> PoolOptions<Sqlite> {
+    guarded(pool)
+        .after_connect(move |connection, _| Box::pin(end_after(connection, time)))
+        .before_acquire(move |connection, _| {
+            Box::pin(async move { end_after(connection, time).await.map(|()| true) })
+        })
+}
+
+/// Makes SQLite end what a connection runs after some time. This also shows that the connection
+/// answers.
+async fn end_after(connection: &mut SqliteConnection, time: Duration) -> Result<(), sqlx::Error> {
+    let locked = timeout(PING_TIMEOUT, connection.lock_handle()).await;
+    let mut handle = locked.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let end = Instant::now() + time;
+    handle.set_progress_handler(SQLITE_STEPS, move || Instant::now() < end);
+    Ok(())
+}
+
 /// Checks that a connection answers, and is in no transaction.
 async fn check<C: Connection>(connection: &mut C) -> Result<bool, sqlx::Error> {
     // A ROLLBACK that a dropped transaction has left comes before the answer.
@@ -95,5 +120,47 @@ async fn check<C: Connection>(connection: &mut C) -> Result<bool, sqlx::Error> {
             "a transaction did not end, so its connection is closed".into(),
         )),
         false => Ok(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr};
+
+    use super::*;
+    use crate::settings::{PoolSettings, SqlSettings};
+
+    /// A statement that would run for an hour.
+    const LONG: &str =
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000000000)
+        SELECT SUM(i) FROM n";
+
+    async fn number(db: &DatabaseConnection, sql: &str) -> Result<i32, DbErr> {
+        let statement = sea_orm::Statement::from_string(db.get_database_backend(), sql);
+        let row = db.query_one_raw(statement).await?.expect("the statement answers with a row");
+        row.try_get_by_index(0)
+    }
+
+    #[tokio::test]
+    async fn a_read_of_sqlite_ends_in_time_and_also_without_its_reader() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqlSettings::new(dir.path().join("data"), None);
+        let db = settings.create().await.unwrap();
+        let pools = PoolSettings {
+            sql_read_connections: 1,
+            sql_lookup_connections: 1,
+            sql_read_timeout_ms: 200,
+            sql_lookup_timeout_ms: 1000,
+            tokens_remembered_minutes: 1,
+        };
+        let [reads, _] = settings.connect_to_read(&pools, &db).await.unwrap();
+        // Marks the one connection.
+        reads.execute_unprepared("PRAGMA cache_size = -1234").await.unwrap();
+        let ended = timeout(Duration::from_secs(60), number(&reads, LONG)).await.unwrap();
+        let ended = ended.unwrap_err().to_string();
+        assert!(ended.contains("interrupted"), "{ended}");
+        assert!(timeout(Duration::from_millis(20), number(&reads, LONG)).await.is_err());
+        // A connection whose statement goes on is closed, and the next one has no mark.
+        assert_eq!(number(&reads, "PRAGMA cache_size").await.unwrap(), -1234);
     }
 }

@@ -173,7 +173,7 @@ impl<'a> Reads<'a> {
         for (shard, head) in answers.into_iter().enumerate() {
             let head: Option<String> = decode(Some(head))?;
             let partition = self.standings.partitions[shard];
-            Store::check_level(partition, head.as_deref(), answered.run_id(shard))?;
+            self.store.check_level(partition, head.as_deref(), answered.run_id(shard))?;
         }
         for mark in marks {
             let mark: Option<String> = decode(Some(mark))?;

@@ -76,7 +76,7 @@ impl Store {
         let (answers, run_id): (Vec<redis::Value>, _) = self.read(&pipe).await?;
         let mut answers = answers.into_iter();
         let head: Option<String> = decode(answers.next())?;
-        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
+        let head = self.check_level(partition, head.as_deref(), &run_id)?;
         let rolls = marks_of(decode(answers.next())?)?;
         let mut doubles = vec![];
         for (asked, kind) in asked.iter().zip(&kinds) {

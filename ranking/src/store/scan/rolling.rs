@@ -38,7 +38,7 @@ impl Store {
         pipe.cmd("HGETALL").arg(self.keys().rolls(partition, board));
         let ((head, marks), run_id): ((Option<String>, HashMap<String, String>), _) =
             self.read(&pipe).await?;
-        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
+        let head = self.check_level(partition, head.as_deref(), &run_id)?;
         Ok((head, marks_of(marks)?))
     }
 

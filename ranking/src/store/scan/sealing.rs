@@ -53,7 +53,7 @@ impl Store {
         let (answers, run_id): (Vec<redis::Value>, _) = self.read(&pipe).await?;
         let mut answers = answers.into_iter();
         let head: Option<String> = decode(answers.next())?;
-        let head = Self::check_level(partition, head.as_deref(), &run_id)?;
+        let head = self.check_level(partition, head.as_deref(), &run_id)?;
         let mark: Option<String> = decode(answers.next())?;
         let size = decode(answers.next())?;
         let raw: Vec<(Vec<u8>, f64)> = decode(answers.next())?;

@@ -44,7 +44,7 @@ local function size_at(place)
   return type(size) == 'string' and tonumber(size) or 0
 end
 answer[5] = size_at(-1) - size_at(0)
-local i, first, last = 1, 0, 0
+local i, first, last = 1, 1, 0
 for k = 4, #KEYS do
   local count = tonumber(ARGV[i + 1])
   if count > 0 then

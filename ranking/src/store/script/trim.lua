@@ -13,6 +13,10 @@ if redis.call('XLEN', KEYS[2]) == 0 then
 elseif dropped > 0 and redis.call('TYPE', KEYS[3]).ok == 'list' then
   redis.call('LTRIM', KEYS[3], dropped, -1)
 end
--- Out of memory, Redis may refuse it: the log matters more.
-redis.pcall('SET', KEYS[4], ARGV[3])
+-- A persister that was slow may come after a later one. Out of memory, Redis may refuse the note:
+-- the log matters more.
+local settled = redis.pcall('GET', KEYS[4])
+if type(settled) ~= 'string' or (tonumber(settled) or 0) < tonumber(ARGV[3]) then
+  redis.pcall('SET', KEYS[4], ARGV[3])
+end
 return dropped

@@ -10,7 +10,8 @@ use super::node::Node;
 use crate::error::Result;
 use crate::store::{Store, classify};
 
-/// The state of one server. What it does not tell is `None`: some managed servers hide a part.
+/// The state of one server. A field that it does not tell is `None`: some managed servers hide a
+/// part.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerHealth {
     /// `host:port`, or the path of a Unix socket.

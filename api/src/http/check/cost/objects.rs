@@ -84,15 +84,17 @@ const PLAIN: [&str; 22] = [
 
 /// Fields that take more than a point whatever they find, each with its points besides. Resolvers
 /// pay for the rest, by what they find.
-const PRICES: [(&str, u64); 11] = [
+const PRICES: [(&str, u64); 13] = [
+    ("addFriend", 1200),
     ("board", 20),
     ("boards", 40),
-    ("findings", 200),
-    ("integrityRuns", 200),
-    ("jobs", 200),
+    ("findings", 40),
+    ("integrityRuns", 40),
+    ("jobs", 40),
     ("lastPeriod", 10),
     ("node", 20),
     ("periods", 20),
+    ("removeFriend", 200),
     ("searchMembers", 200),
     ("standings", 10),
     ("top", 10),
@@ -100,6 +102,10 @@ const PRICES: [(&str, u64); 11] = [
 
 /// Fields of which each object takes more than its fields, each with the points besides.
 const PRICES_OF_ITEMS: [(&str, u64); 2] = [("submitScores", 40), ("upsertMembers", 40)];
+
+/// Mutations that count as several changes, each with their number: the rows that it may write, and
+/// the lists of friends that it makes others read again.
+const CHANGES: [(&str, u64); 2] = [("addFriend", 5), ("removeFriend", 3)];
 
 /// How the objects of a field are counted.
 pub enum Objects {
@@ -201,13 +207,15 @@ impl<'d> Values<'d> {
         }
     }
 
-    /// The changes that a mutation asks for: the length of each input that is a list, or one. The
-    /// document spreads no more than its limit, and no fragment in a circle.
+    /// The changes that a mutation asks for: the length of each input that is a list, or else those
+    /// of [`CHANGES`], or one. The document spreads no more than its limit, and no fragment in a
+    /// circle.
     pub fn changes(&self, selections: &SelectionSet, document: &ExecutableDocument) -> u32 {
         let of_selection = |selection: &Positioned<Selection>| match &selection.node {
             Selection::Field(field) => match self.objects(&field.node) {
                 Objects::Each(objects) | Objects::Page(objects) => {
-                    u32::try_from(objects).unwrap_or(u32::MAX)
+                    let of_each = priced(&CHANGES, field.node.name.node.as_str()).max(1);
+                    u32::try_from(objects.saturating_mul(of_each)).unwrap_or(u32::MAX)
                 }
             },
             Selection::InlineFragment(fragment) => {
@@ -364,6 +372,8 @@ mod tests {
         };
         let none = serde_json::json!({});
         assert_eq!(changes("mutation { deleteBoard(slug: \"x\") { slug } }", none.clone()), 1);
+        let friends = "mutation { addFriend(member: \"a\", friend: \"b\") { member { key } } removeFriend(member: \"a\", friend: \"b\") { member { key } } }";
+        assert_eq!(changes(friends, none.clone()), 5 + 3);
         let literal = "mutation { submitScores(input: { board: \"x\", scores: [{ member: \"a\", score: 1 }, { member: \"b\", score: 2 }] }) { accepted } }";
         assert_eq!(changes(literal, none.clone()), 2);
         let spread = format!(

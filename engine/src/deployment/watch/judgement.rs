@@ -8,7 +8,7 @@ use super::{Check, Warning};
 /// The largest difference of two clocks that is not told, in milliseconds.
 const CLOCKS_DIFFER_MS_MAX: i64 = 1000;
 
-/// What is wrong with a server.
+/// The warnings about a server.
 pub(super) fn judge(server: &ServerHealth) -> Vec<Warning> {
     let at = &server.address;
     let mut warnings = vec![];

@@ -1,5 +1,5 @@
-//! What is wrong with the stores though they answer: what the start refuses, and what the watch
-//! reports while the process runs.
+//! Stores that answer and are wrong: the start refuses some, and the watch warns of all while the
+//! process runs.
 //!
 //! [`check`] is the judgement at the start, [`Deployment::look`] the one of the watch. Each warning
 //! is one sentence that says what to do.
@@ -109,7 +109,7 @@ impl fmt::Display for Warning {
 /// The warnings of the last look, by their source; a source that did not answer keeps its last
 /// ones.
 #[derive(Debug, Default)]
-pub struct Health {
+pub struct Watch {
     allows_volatile: bool,
     of_redis: Mutex<Vec<Warning>>,
     of_sql: Mutex<Vec<Warning>>,
@@ -130,7 +130,7 @@ struct Evictions {
     is_seen: bool,
 }
 
-impl Health {
+impl Watch {
     pub(crate) fn new(allows_volatile: bool) -> Self {
         Self { allows_volatile, ..Self::default() }
     }
@@ -218,7 +218,7 @@ pub(crate) async fn check(store: &Store, allows_volatile: bool) -> Result<()> {
 }
 
 impl Deployment {
-    /// Looks at the stores, and keeps the warnings in `health`. It ends within seconds, whatever
+    /// Looks at the stores, and keeps the warnings in `watch`. It ends within seconds, whatever
     /// the stores do.
     pub async fn look(&self) {
         let clean_since_ms = match timeout(LOOK_TIMEOUT, self.look_at_sql()).await {
@@ -232,14 +232,14 @@ impl Deployment {
         let mut warnings = vec![];
         for server in servers.into_iter().flatten() {
             warnings.extend(judge(&server).into_iter().filter(|warning| {
-                warning.check != Check::Persistence || !self.health.allows_volatile
+                warning.check != Check::Persistence || !self.watch.allows_volatile
             }));
-            warnings.extend(self.health.evicted(&server, end_ms, clean_since_ms));
+            warnings.extend(self.watch.evicted(&server, end_ms, clean_since_ms));
             let place = format!("Redis at {}", server.address);
             let clock = server.now_ms.and_then(|now_ms| of_clock(&place, now_ms, begin_ms, end_ms));
             warnings.extend(clock);
         }
-        *lock(&self.health.of_redis) = warnings;
+        *lock(&self.watch.of_redis) = warnings;
     }
 
     /// Looks at SQL's clock, the other processes and the events that SQL refused. Returns the start
@@ -259,7 +259,7 @@ impl Deployment {
         warnings
             .extend(judgement::of_dead_letters(&dead_letter::counts(&self.db, since_ms).await?));
         let last = integrity_run::last(&self.db).await?;
-        *lock(&self.health.of_sql) = warnings;
+        *lock(&self.watch.of_sql) = warnings;
         let left_nothing = last.filter(|run| run.found == run.repaired);
         Ok(left_nothing.map(|run| run.started_at_ms))
     }
@@ -271,31 +271,31 @@ mod tests {
 
     #[test]
     fn evictions_are_told_until_a_later_diff_left_nothing() {
-        let health = Health::default();
+        let watch = Watch::default();
         let server = |run: &str, evicted_keys| ServerHealth {
             address: "a:1".to_owned(),
             run_id: run.to_owned(),
             evicted_keys,
             ..ServerHealth::default()
         };
-        assert_eq!(health.evicted(&server("1", 0), 10, None), None);
-        let told = health.evicted(&server("1", 5), 20, Some(15)).unwrap();
+        assert_eq!(watch.evicted(&server("1", 0), 10, None), None);
+        let told = watch.evicted(&server("1", 5), 20, Some(15)).unwrap();
         assert!(told.is_grave && told.text.contains("diff --repair"), "{told}");
         // The file of a restarted server has no more than the server had.
-        assert!(health.evicted(&server("2", 0), 30, Some(15)).unwrap().is_grave);
-        assert_eq!(health.evicted(&server("2", 0), 40, Some(35)), None);
-        assert_eq!(health.evicted(&server("2", 0), 50, None), None);
+        assert!(watch.evicted(&server("2", 0), 30, Some(15)).unwrap().is_grave);
+        assert_eq!(watch.evicted(&server("2", 0), 40, Some(35)), None);
+        assert_eq!(watch.evicted(&server("2", 0), 50, None), None);
         // Others evicted before this process began: nothing says if it harmed standings.
-        let other = Health::default();
+        let other = Watch::default();
         assert!(!other.evicted(&server("1", 5), 10, None).unwrap().is_grave);
     }
 
     #[test]
     fn a_partition_is_told_until_sql_takes_it_again() {
-        let health = Health::default();
-        health.note_persisted(PartitionNo(3), Some("stuck".to_owned()));
-        assert_eq!(health.warnings()[0].at, "partition 3");
-        health.note_persisted(PartitionNo(3), None);
-        assert!(health.warnings().is_empty());
+        let watch = Watch::default();
+        watch.note_persisted(PartitionNo(3), Some("stuck".to_owned()));
+        assert_eq!(watch.warnings()[0].at, "partition 3");
+        watch.note_persisted(PartitionNo(3), None);
+        assert!(watch.warnings().is_empty());
     }
 }
