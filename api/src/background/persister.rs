@@ -187,7 +187,7 @@ impl Persister {
                         for (no, head) in partitions.iter().zip(heads) {
                             let head = head.ok();
                             if head.is_none() || self.lock().settled.get(no) != head.as_ref() {
-                                running.begin(self, *no, head, &transactions);
+                                running.start(self, *no, head, &transactions);
                             }
                         }
                     }
@@ -210,7 +210,7 @@ impl Persister {
                             running.partitions.remove(&no);
                         }
                         if let Some((no, head)) = no.and_then(|no| running.again.remove_entry(&no)) {
-                            running.begin(self, no, head, &transactions);
+                            running.start(self, no, head, &transactions);
                         }
                     }
                 }
@@ -328,7 +328,7 @@ impl Persister {
 
 impl Running {
     /// Begins to persist a partition, or notes that it must begin again.
-    fn begin(
+    fn start(
         &mut self,
         persister: &Persister,
         no: PartitionNo,

@@ -83,10 +83,16 @@ pub async fn run(arguments: StoreArguments) -> Result<()> {
         _ = stop.wait() => Err(anyhow!("stopped; the next start loads the rest")),
     };
     committers.drain().await;
+    // A process that stops leaves what SQL lacks to the next one, which the demo is not.
+    let settled = futures::future::try_join_all(
+        deployment.partitions().map(|partition| Box::pin(partition.settle())),
+    );
+    let settled = if loaded.is_ok() { settled.await.map(drop) } else { Ok(()) };
     working.stop().await;
     health.stop();
     deployment.close().await;
     let loaded = loaded?;
+    settled?;
     println!(
         "loaded {} events in {:.1} s, moved by {} days so that the newest is of today",
         loaded.events,

@@ -25,7 +25,7 @@ pub struct Change<'a>(&'a Changes);
 
 impl Changes {
     /// Begins a change, which ends when the answer is dropped.
-    pub fn begin(&self) -> Change<'_> {
+    pub fn enter(&self) -> Change<'_> {
         self.turns.fetch_add(1, Ordering::SeqCst);
         Change(self)
     }
@@ -63,7 +63,7 @@ mod tests {
         let (changes, gone) = (Changes::default(), CancellationToken::new());
         let are_over = || timeout(10 * TIME, changes.are_over(&gone, TIME));
         assert!(are_over().await.is_err(), "the client is there");
-        let change = changes.begin();
+        let change = changes.enter();
         gone.cancel();
         assert!(are_over().await.is_err(), "a change is being made");
         drop(change);

@@ -25,7 +25,7 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The rules of the board.")] input: CreateBoardInput,
     ) -> Result<BoardPayload> {
-        let _change = state(ctx).changes.begin();
+        let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
         let board = Board(create(app(ctx), input).await?);
         Ok(BoardPayload { board })
@@ -38,7 +38,7 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The changes.")] input: UpdateBoardInput,
     ) -> Result<BoardPayload> {
-        let _change = state(ctx).changes.begin();
+        let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
         let board = Board(update(app(ctx), input).await?);
         Ok(BoardPayload { board })
@@ -51,7 +51,7 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The board's slug.")] slug: String,
     ) -> Result<DeleteBoardPayload> {
-        let _change = state(ctx).changes.begin();
+        let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
         let deleted = delete(app(ctx), &slug).await?;
         state(ctx).loaders.clear().await;
@@ -65,7 +65,7 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The board and the scores.")] input: SubmitScoresInput,
     ) -> Result<SubmitScoresPayload> {
-        let _change = state(ctx).changes.begin();
+        let _change = state(ctx).changes.enter();
         Ok(submit(ctx, input).await?)
     }
 
@@ -77,7 +77,7 @@ impl Mutation {
         #[graphql(desc = "The board's slug.")] board: String,
         #[graphql(desc = "The member's key.")] member: String,
     ) -> Result<RemoveEntryPayload> {
-        let _change = state(ctx).changes.begin();
+        let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
         Ok(remove_entry(ctx, &board, &member).await?)
     }
@@ -91,7 +91,7 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The event's global id, from Member.events.")] id: ID,
     ) -> Result<VoidEventPayload> {
-        let _change = state(ctx).changes.begin();
+        let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
         Ok(void_event(ctx, &id).await?)
     }
@@ -103,7 +103,7 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The members.")] input: Vec<MemberInput>,
     ) -> Result<MembersPayload> {
-        let _change = state(ctx).changes.begin();
+        let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
         let members = upsert(app(ctx), input).await?;
         state(ctx).loaders.clear().await;
@@ -119,7 +119,7 @@ impl Mutation {
         #[graphql(desc = "The member's key.")] member: String,
         #[graphql(desc = "The friend's key.")] friend: String,
     ) -> Result<FriendPayload> {
-        let _change = state(ctx).changes.begin();
+        let _change = state(ctx).changes.enter();
         Ok(add_friend(ctx, &member, &friend).await?)
     }
 
@@ -131,7 +131,7 @@ impl Mutation {
         #[graphql(desc = "The member's key.")] member: String,
         #[graphql(desc = "The friend's key.")] friend: String,
     ) -> Result<FriendPayload> {
-        let _change = state(ctx).changes.begin();
+        let _change = state(ctx).changes.enter();
         Ok(remove_friend(ctx, &member, &friend).await?)
     }
 }

@@ -41,7 +41,7 @@ enum Away {
 }
 
 impl Away {
-    async fn begin(self, server: &Postgres, deployment: &Deployment) {
+    async fn start(self, server: &Postgres, deployment: &Deployment) {
         match self {
             Self::Stopped => server.stop(),
             Self::Silent => server.silence(),
@@ -93,7 +93,7 @@ async fn without_sql_reads_and_scores_go_on_and_are_caught_up() {
     for away in [Away::Stopped, Away::Silent, Away::ReadOnly] {
         let api = start(&server).await;
         let deployment = api.deployment().clone();
-        away.begin(&server, &deployment).await;
+        away.start(&server, &deployment).await;
         let mut sent = 1;
         let (began, mut slowest) = (Instant::now(), Duration::ZERO);
         while began.elapsed() < AWAY {

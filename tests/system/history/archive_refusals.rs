@@ -22,7 +22,8 @@ async fn all_there_is(deployment: &Deployment) -> BTreeMap<String, String> {
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut redis).await.unwrap();
     let mut all = BTreeMap::new();
     // Partitions with undamaged files are rebuilt to the same standings: their heads move.
-    let is_step = |key: &String| key.ends_with(":head") || key.ends_with(":log");
+    let steps = [":head", ":log", ":sizes", ":settled"];
+    let is_step = |key: &String| steps.iter().any(|step| key.ends_with(step));
     for key in keys.into_iter().filter(|key| !is_step(key)) {
         let dump: Vec<u8> = redis::cmd("DUMP").arg(&key).query_async(&mut redis).await.unwrap();
         all.insert(key, format!("{dump:?}"));

@@ -54,7 +54,7 @@ async fn a_rank_over_shards_is_of_the_score_beside_it() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let settings = [("LAUREL_CACHE_AGE_MS", "0")];
     let api = Api::start_with_settings(&deployment, &settings).await;
-    let input = json!({ "slug": "b", "shards": 2, "policy": "LATEST", "tieBreak": "MEMBER" });
+    let input = json!({ "slug": "b", "shards": 2, "policy": "LATEST", "tieBreak": "EARLIEST" });
     api.create_board(input).await;
     let scores: Vec<Value> = (0..MEMBERS)
         .map(|number| json!({ "member": format!("m{number}"), "score": 500 }))
