@@ -84,10 +84,10 @@ pub async fn run(arguments: StoreArguments) -> Result<()> {
     };
     committers.drain().await;
     // A process that stops leaves what SQL lacks to the next one, which the demo is not.
-    let settled = futures::future::try_join_all(
-        deployment.partitions().map(|partition| Box::pin(partition.settle())),
-    );
-    let settled = if loaded.is_ok() { settled.await.map(drop) } else { Ok(()) };
+    let settled = match &loaded {
+        Ok(_) => settle(&deployment).await,
+        Err(_) => Ok(()),
+    };
     working.stop().await;
     health.stop();
     deployment.close().await;
@@ -99,6 +99,14 @@ pub async fn run(arguments: StoreArguments) -> Result<()> {
         began.elapsed().as_secs_f64(),
         loaded.moved_ms / 86_400_000
     );
+    Ok(())
+}
+
+/// Waits until SQL has all of every log.
+async fn settle(deployment: &Deployment) -> Result<()> {
+    for partition in deployment.partitions() {
+        partition.settle().await?;
+    }
     Ok(())
 }
 
