@@ -53,7 +53,6 @@ async fn a_commit_is_a_fast_forward_or_nothing() {
         Ok(Outcome::Restarted)
     );
     assert_eq!(store.size(&standings(&store, &board(1, 1))).await, Err(Error::NotLevel(0)));
-    server.redis.stop().await;
 }
 
 #[tokio::test]
@@ -79,5 +78,4 @@ async fn out_of_memory_refuses_writes_and_changes_nothing() {
     assert_eq!((health.appends, health.tells_config), (Some(true), true));
     assert_eq!(health.append_fsync.as_deref(), Some("everysec"));
     assert_eq!(health.expires_lazily, Some(true));
-    server.redis.stop().await;
 }

@@ -33,5 +33,4 @@ async fn redis_orders_and_gives_back_every_key_exactly() {
         assert_eq!(read, keys);
         let () = server.raw(&["DEL", "k"]).await;
     }
-    server.redis.stop().await;
 }

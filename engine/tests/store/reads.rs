@@ -64,7 +64,6 @@ async fn reads_over_shards_are_those_of_one_sorted_list() {
         check_reads(&server.store, &standings, entries.clone()).await;
         check_batches(&server.store, &standings, entries, AROUND[round % AROUND.len()]).await;
     }
-    server.redis.stop().await;
 }
 
 async fn check_reads(store: &Store, standings: &Standings, unsorted: Vec<RankedEntry>) {
@@ -210,7 +209,6 @@ async fn places_in_a_run_of_equal_keys_are_counted_together() {
     assert_eq!(found, run.iter().step_by(100).cloned().map(Some).collect::<Vec<_>>());
     let scripts = server.calls("evalsha").await;
     assert!(scripts <= 88, "{scripts} scripts for 200 positions in 4 shards");
-    server.redis.stop().await;
 }
 
 #[tokio::test]
@@ -228,7 +226,6 @@ async fn a_position_far_down_is_found_in_a_few_rounds() {
         let scripts = server.calls("evalsha").await;
         assert!(scripts <= 12 * 16, "{scripts} scripts for position {position}");
     }
-    server.redis.stop().await;
 }
 
 #[tokio::test]
@@ -247,7 +244,6 @@ async fn a_place_in_a_run_of_equal_keys_costs_a_bisection() {
     );
     let steps = server.calls("zrange").await;
     assert!((8..=16).contains(&steps), "{steps} steps for a run of 20,000");
-    server.redis.stop().await;
 }
 
 #[tokio::test]
@@ -282,5 +278,4 @@ async fn periods_are_counted_as_they_are_listed() {
         let expected = listed.iter().filter(|listed| listed.present_from_ms >= from_ms).count();
         assert_eq!(store.count_periods(&read, from_ms, before_ms).await, Ok(expected as u64));
     }
-    server.redis.stop().await;
 }

@@ -1,8 +1,10 @@
 //! A server, and the values that the tests put into it.
 
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use engine::deployment::private_redis::PrivateRedis;
 use ranking::board::Board;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::commit::{Commit, Head, ROOT_COMMIT};
@@ -17,9 +19,56 @@ use ranking::window::Window;
 
 pub(crate) const ALL: PartitionNo = PartitionNo(0);
 
-/// A private server with every partition level, and a raw connection to it.
+/// A redis-server that a test may configure and crash, as a private one may not be. It ends with
+/// the test.
+pub(crate) struct OwnRedis {
+    dir: PathBuf,
+    child: Mutex<Child>,
+}
+
+impl OwnRedis {
+    async fn start(dir: &Path) -> Self {
+        let redis = Self { dir: dir.to_owned(), child: Mutex::new(spawn(dir)) };
+        while ranking::store::server::ping(&redis.url()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        redis
+    }
+
+    fn url(&self) -> String {
+        format!("redis+unix://{}", self.dir.join("redis.sock").display())
+    }
+
+    /// Starts it again if it has ended.
+    pub(crate) async fn ensure_running(&self) -> ranking::Result<()> {
+        {
+            let mut child = self.child.lock().unwrap();
+            if child.try_wait().unwrap().is_some() {
+                *child = spawn(&self.dir);
+            }
+        }
+        ranking::store::server::ping(&self.url()).await
+    }
+}
+
+impl Drop for OwnRedis {
+    fn drop(&mut self) {
+        let child = self.child.get_mut().unwrap();
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+fn spawn(dir: &Path) -> Child {
+    let mut command = Command::new("redis-server");
+    command.args(["--port", "0", "--unixsocket"]).arg(dir.join("redis.sock"));
+    command.args(["--appendonly", "yes", "--save", "", "--lazyfree-lazy-expire", "yes", "--dir"]);
+    command.arg(dir).stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// A server with every partition level, and a raw connection to it.
 pub(crate) struct Server {
-    pub(crate) redis: PrivateRedis,
+    pub(crate) redis: OwnRedis,
     pub(crate) store: Store,
     pub(crate) raw: redis::aio::MultiplexedConnection,
     _dir: tempfile::TempDir,
@@ -28,8 +77,8 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) async fn start(partitions: u16) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let redis = PrivateRedis::start(dir.path()).await.unwrap();
-        let store = store(&redis, partitions);
+        let redis = OwnRedis::start(dir.path()).await;
+        let store = store(&redis.url(), partitions);
         for partition in store.partitions().each() {
             store
                 .begin_recovery(partition, "test")
@@ -63,9 +112,9 @@ impl Server {
     }
 }
 
-pub(crate) fn store(redis: &PrivateRedis, partitions: u16) -> Store {
+pub(crate) fn store(url: &str, partitions: u16) -> Store {
     let (keys, partitions) = (KeySpace::new("test").unwrap(), Partitions::new(partitions).unwrap());
-    Store::new(&redis.url().into(), keys, partitions, Duration::from_secs(10)).unwrap()
+    Store::new(&url.to_owned().into(), keys, partitions, Duration::from_secs(10)).unwrap()
 }
 
 pub(crate) fn board(no: i64, shards: u16) -> Board {

@@ -43,7 +43,6 @@ async fn a_snapshot_reads_more_marks_than_one_command_of_lua_takes() {
     // One that wants nothing has only the head and the log.
     let snapshot = store.snapshot(ALL, &Wanted::default(), DEDUP).await.unwrap();
     assert_eq!((snapshot.head.seq, snapshot.log_len), (1, 1));
-    server.redis.stop().await;
 }
 
 #[tokio::test]
@@ -73,5 +72,4 @@ async fn a_foreign_key_in_the_place_of_standings_hides_no_other_standings() {
         };
         assert!(reason.contains(&foreign) && reason.contains("delete"), "{reason}");
     }
-    server.redis.stop().await;
 }

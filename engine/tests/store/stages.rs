@@ -46,7 +46,6 @@ async fn redis_takes_payloads_and_gives_them_back() {
         let expected = (count > 1).then_some(entries);
         assert_eq!(decode(payload), Ok(expected));
     }
-    server.redis.stop().await;
 }
 
 #[tokio::test]
@@ -122,5 +121,4 @@ async fn standings_of_any_size_are_staged_and_expire() {
     stages.discard().await.unwrap();
     let left: Vec<String> = server.raw(&["KEYS", "test:*stage*"]).await;
     assert_eq!(left, [""; 0]);
-    server.redis.stop().await;
 }

@@ -8,8 +8,11 @@ use tests::attack::{Attacked, UNRATED, boards};
 use tests::wait::until;
 
 /// Limits at which a query may keep a server busy for minutes.
-const UNPRICED: [(&str, &str); 2] =
-    [("LAUREL_COST_MAX", "100000000"), ("LAUREL_COST_UNDER_WAY_MAX", "400000000")];
+const UNPRICED: [(&str, &str); 3] = [
+    ("LAUREL_COST_MAX", "100000000"),
+    ("LAUREL_COST_UNDER_WAY_MAX", "400000000"),
+    ("LAUREL_OBJECTS_MAX", "1000000"),
+];
 
 /// The longest time in which a server with requests under way ends.
 const STOP_MAX: Duration = Duration::from_secs(10);
@@ -29,6 +32,7 @@ async fn a_query_past_its_time_uses_no_processor() {
     let began = Instant::now();
     let reply = server.send(&long(0)).await.unwrap();
     println!("{} after {:?}: {}", reply.status, began.elapsed(), reply.shown());
+    assert_ne!(reply.codes(), ["LIMIT_EXCEEDED"]);
     assert!(began.elapsed() < STOP_MAX, "it was answered after {:?}", began.elapsed());
     tokio::time::sleep(Duration::from_secs(1)).await;
     server.check_idle("a second after the time limit").await;
