@@ -88,7 +88,8 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	fi
 	$(postgresql)
 	cargo build --locked --workspace
-	LAUREL_TEST_BUILT=1 cargo test --locked --workspace -- $(T)
+	# A test waits for its servers half of the time, so there is one more at once than cores.
+	LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=$$(($$(nproc) + 1)) cargo test --locked --workspace -- $(T)
 
 # LAST, CALM, RECOVERY and AWAY are described in docs/explanation/reliability.md; PROFILE=release needs a release build of analytics.
 faults: ## every fault under load; F=power_cut RUNS=200 SEED=1 for some, SOAK=3600 for a soak, TABLE=1 for the page
