@@ -75,6 +75,7 @@ check: ## format, lints, unit and property tests: a minute or two once built
 	cargo test --locked --workspace --lib --bins --quiet
 	cargo test --locked -p tests --test tidy --quiet
 
+# A test waits for its servers half of the time, so there is one more at once than cores.
 test: node web ## every test, against real servers; T=seals runs those whose name has it
 	@$(call install,redis-server,redis-server,redis)
 	if ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
@@ -88,7 +89,6 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	fi
 	$(postgresql)
 	cargo build --locked --workspace
-	# A test waits for its servers half of the time, so there is one more at once than cores.
 	LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=$$(($$(nproc) + 1)) cargo test --locked --workspace -- $(T)
 
 # LAST, CALM, RECOVERY and AWAY are described in docs/explanation/reliability.md; PROFILE=release needs a release build of analytics.
