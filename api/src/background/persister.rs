@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use engine::deployment::Deployment;
-use engine::partition::persist::Progress;
 use entity::error::{Error, Result};
+use futures::FutureExt;
 use futures::future::join_all;
 use ranking::commit::Head;
 use ranking::id::PartitionNo;
@@ -241,33 +241,28 @@ impl Persister {
 
     async fn try_settle(&self, no: PartitionNo, transactions: &Semaphore) -> Result<()> {
         let partition = self.deployment.partition(no);
-        let mut goal = None;
-        loop {
-            let persisted = {
-                // The semaphore is never closed.
+        // Neither semaphore is ever closed.
+        let persist = || {
+            let turn = async {
                 let _turn = transactions.acquire().await;
-                Box::pin(partition.persist()).await
+                partition.persist().await
             };
-            match persisted {
-                Ok(Progress::Level { .. }) => return Ok(()),
-                Ok(Progress::Wrote { seq, head }) if seq >= *goal.get_or_insert(head) => {
-                    return Ok(());
-                }
-                Ok(Progress::Wrote { .. } | Progress::Beaten) => {}
-                Err(Error::Ranking(ranking::Error::NotLevel(_))) => {
-                    goal = None;
-                    let _turn = self.loads.acquire().await;
-                    let recovery = timeout(RECOVERY_TIMEOUT, Box::pin(partition.recover()));
-                    recovery.await.map_err(|_| {
-                        ranking::Error::Unavailable(format!(
-                            "the recovery of partition {no} took over {} s",
-                            RECOVERY_TIMEOUT.as_secs()
-                        ))
-                    })??;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+            turn.boxed()
+        };
+        let recover = || {
+            let turn = async {
+                let _turn = self.loads.acquire().await;
+                timeout(RECOVERY_TIMEOUT, partition.recover()).await.map_err(|_| {
+                    ranking::Error::Unavailable(format!(
+                        "the recovery of partition {no} took over {} s",
+                        RECOVERY_TIMEOUT.as_secs()
+                    ))
+                })?
+            };
+            turn.boxed()
+        };
+        partition.settle_by(persist, recover).await?;
+        Ok(())
     }
 
     /// Persists what the partitions have now, as far as the stores answer.

@@ -1,5 +1,8 @@
 //! A partition settled: its whole log in SQL, recovered first where that is needed.
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
 use crate::partition::Partition;
 use crate::partition::persist::Progress;
 use entity::error::{Error, Result};
@@ -9,9 +12,19 @@ impl Partition<'_> {
     /// partition if it is not level. Returns the seq up to which SQL has it. It ends no matter how
     /// fast others write.
     pub async fn settle(self) -> Result<u64> {
+        self.settle_by(|| self.persist().boxed(), || self.recover().boxed()).await
+    }
+
+    /// As [`Self::settle`], by a caller's ways to persist a part of the log and to recover, which
+    /// may wait for their turns.
+    pub async fn settle_by<'a>(
+        self,
+        persist: impl Fn() -> BoxFuture<'a, Result<Progress>>,
+        recover: impl Fn() -> BoxFuture<'a, Result<()>>,
+    ) -> Result<u64> {
         let mut goal = None;
         loop {
-            match Box::pin(self.persist()).await {
+            match persist().await {
                 Ok(Progress::Level { seq }) => return Ok(seq),
                 Ok(Progress::Wrote { seq, head }) if seq >= *goal.get_or_insert(head) => {
                     return Ok(seq);
@@ -19,7 +32,7 @@ impl Partition<'_> {
                 Ok(Progress::Wrote { .. } | Progress::Beaten) => {}
                 Err(Error::Ranking(ranking::Error::NotLevel(_))) => {
                     goal = None;
-                    self.recover().await?;
+                    recover().await?;
                 }
                 Err(error) => return Err(error),
             }
