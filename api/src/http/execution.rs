@@ -92,8 +92,8 @@ impl Received {
     }
 }
 
-/// Executes a request: finds the client and its answer among those that are there, or else executes
-/// it in a task.
+/// Executes a request: finds the client, and its answer among those that are there, or else
+/// executes it; a long one in a task of its own.
 pub async fn execute(
     service: Service,
     received: Received,

@@ -144,12 +144,7 @@ impl Answer {
             || response.is_ok()
             || response.errors.iter().any(|error| !error.path.is_empty());
         if !began {
-            return Self {
-                body: without_data(response.errors).into(),
-                began,
-                is_busy: false,
-                for_all: None,
-            };
+            return Self::without_data(response.errors);
         }
         finish(&mut response.errors);
         // A serde_json value in between would sort the fields by name again.
@@ -158,12 +153,7 @@ impl Answer {
             let message =
                 format!("the answer is longer than {bytes_max} bytes: ask for less at once");
             let error = server_error(Error::new(ErrorCode::LimitExceeded, message));
-            return Self {
-                body: without_data(vec![error]).into(),
-                began: false,
-                is_busy: false,
-                for_all: None,
-            };
+            return Self::without_data(vec![error]);
         }
         let Some(body) = remembered(body.bytes, memory) else {
             return Self::busy(&Error::new(ErrorCode::Unavailable, ANSWERS_BUSY));
@@ -177,8 +167,13 @@ impl Answer {
 
     /// The answer to a request that the server has no room for.
     pub fn busy(error: &Error) -> Self {
-        let body = without_data(vec![server_error(error.clone())]);
-        Self { body: body.into(), began: false, is_busy: true, for_all: None }
+        Self { is_busy: true, ..Self::without_data(vec![server_error(error.clone())]) }
+    }
+
+    /// The answer to a request that was not executed.
+    fn without_data(errors: Vec<ServerError>) -> Self {
+        let body = without_data(errors).into();
+        Self { body, began: false, is_busy: false, for_all: None }
     }
 
     /// True if every client without a token that sends the same request may get it: it has no
