@@ -33,7 +33,7 @@ use tokio::sync::Notify;
 
 use crate::app::SharedApp;
 use crate::cache::boards::CachedBoard;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::Result;
 
 use boards::{BoardBatch, Numbered};
 use entries::{BetterScoresBatch, CountBatch, EntryBatch};
@@ -135,11 +135,7 @@ impl Loaders {
     pub fn entry(&self, place: Place) -> BoxFuture<'_, Result<Option<Found>>> {
         let found = async move {
             self.wait_for_reads().await;
-            self.entries
-                .with(&self.lookups)
-                .try_load(place)
-                .await
-                .map_err(|error| no_answer(&error))?
+            self.entries.load(&self.lookups, place).await?
         };
         found.boxed()
     }
@@ -155,12 +151,7 @@ impl Loaders {
             .iter()
             .map(|member| Place { standings: standings.clone(), key: member.clone() })
             .collect();
-        let found = self
-            .entries
-            .with(&self.lookups)
-            .try_load_many(places.clone())
-            .await
-            .map_err(|error| no_answer(&error))?;
+        let found = self.entries.load_many(&self.lookups, places.clone()).await?;
         places.iter().map(|place| found.get(place).cloned().unwrap_or(Ok(None))).collect()
     }
 
@@ -168,11 +159,7 @@ impl Loaders {
     pub fn count(&self, bound: Bound) -> BoxFuture<'_, Result<u64>> {
         let count = async move {
             self.wait_for_reads().await;
-            self.counts
-                .with(&self.lookups)
-                .try_load(bound)
-                .await
-                .map_err(|error| no_answer(&error))?
+            self.counts.load(&self.lookups, bound).await?
         };
         count.boxed()
     }
@@ -182,12 +169,7 @@ impl Loaders {
         self.wait_for_reads().await;
         let bound = |key: &RankKey| Bound { standings: standings.clone(), key: Some(*key) };
         let bounds: Vec<Bound> = keys.iter().map(bound).collect();
-        let counts = self
-            .counts
-            .with(&self.lookups)
-            .try_load_many(bounds.clone())
-            .await
-            .map_err(|error| no_answer(&error))?;
+        let counts = self.counts.load_many(&self.lookups, bounds.clone()).await?;
         bounds.iter().map(|bound| counts.get(bound).cloned().unwrap_or(Ok(0))).collect()
     }
 
@@ -198,11 +180,7 @@ impl Loaders {
     pub fn better_scores(&self, bound: Bound) -> BoxFuture<'_, Result<u64>> {
         let count = async move {
             self.wait_for_reads().await;
-            self.better_scores
-                .with(&self.lookups)
-                .try_load(bound)
-                .await
-                .map_err(|error| no_answer(&error))?
+            self.better_scores.load(&self.lookups, bound).await?
         };
         count.boxed()
     }
@@ -215,14 +193,7 @@ impl Loaders {
         limit: usize,
     ) -> BoxFuture<'_, PageRead> {
         let page = Page { standings: standings.clone(), key: Span { position, limit } };
-        async move {
-            self.pages
-                .with(&self.lookups)
-                .try_load(page)
-                .await
-                .map_err(|error| no_answer(&error))?
-        }
-        .boxed()
+        async move { self.pages.load(&self.lookups, page).await? }.boxed()
     }
 
     /// The entries around a member, its own included, and the position of the first; `None` if the
@@ -236,37 +207,18 @@ impl Loaders {
     ) -> BoxFuture<'_, AroundRead> {
         let key = Extent { member, above, below };
         let around = Around { standings: standings.clone(), key };
-        async move {
-            self.around
-                .with(&self.lookups)
-                .try_load(around)
-                .await
-                .map_err(|error| no_answer(&error))?
-        }
-        .boxed()
+        async move { self.around.load(&self.lookups, around).await? }.boxed()
     }
 
     /// A member's row; `None` if SQL has none.
     pub fn member(&self, key: &str) -> BoxFuture<'_, Result<Option<member::Model>>> {
         let key = key.to_owned();
-        async move {
-            self.members
-                .with(&self.lookups)
-                .try_load(key)
-                .await
-                .map_err(|error| no_answer(&error))?
-        }
-        .boxed()
+        async move { self.members.load(&self.lookups, key).await? }.boxed()
     }
 
     /// The rows of members, by key; members without one are absent.
     pub async fn members(&self, keys: Vec<String>) -> Result<HashMap<String, member::Model>> {
-        let found = self
-            .members
-            .with(&self.lookups)
-            .try_load_many(keys)
-            .await
-            .map_err(|error| no_answer(&error))?;
+        let found = self.members.load_many(&self.lookups, keys).await?;
         found
             .into_iter()
             .filter_map(|(key, row)| row.map(|row| row.map(|row| (key, row))).transpose())
@@ -275,57 +227,28 @@ impl Loaders {
 
     /// A member's friends, ordered by key, and the instant until which the list is good.
     pub(crate) fn friends(&self, member: MemberId) -> BoxFuture<'_, FriendsRead> {
-        async move {
-            self.friends
-                .with(&self.lookups)
-                .try_load(member)
-                .await
-                .map_err(|error| no_answer(&error))?
-        }
-        .boxed()
+        async move { self.friends.load(&self.lookups, member).await? }.boxed()
     }
 
     /// The ranking of a member and its friends in standings, in order, and the instant until which
     /// it is good.
     pub(crate) fn ranking(&self, of: Place) -> BoxFuture<'_, RankingRead> {
-        async move {
-            self.rankings
-                .with(&self.lookups)
-                .try_load(of)
-                .await
-                .map_err(|error| no_answer(&error))?
-        }
-        .boxed()
+        async move { self.rankings.load(&self.lookups, of).await? }.boxed()
     }
 
     /// The total of a connection.
     pub(crate) fn total(&self, total: Total) -> BoxFuture<'_, Result<u64>> {
-        async move {
-            self.totals
-                .with(&self.lookups)
-                .try_load(total)
-                .await
-                .map_err(|error| no_answer(&error))?
-        }
-        .boxed()
+        async move { self.totals.load(&self.lookups, total).await? }.boxed()
     }
 
     /// The board of a number, even if it was deleted; `None` if there never was one.
     pub fn board(&self, no: i64) -> BoxFuture<'_, Result<Option<Arc<CachedBoard>>>> {
-        async move {
-            self.boards.with(&self.lookups).try_load(no).await.map_err(|error| no_answer(&error))?
-        }
-        .boxed()
+        async move { self.boards.load(&self.lookups, no).await? }.boxed()
     }
 
     /// The boards of numbers, even if they were deleted; absent if there never was one.
     pub async fn boards(&self, numbers: Vec<i64>) -> Result<HashMap<i64, Arc<CachedBoard>>> {
-        let found = self
-            .boards
-            .with(&self.lookups)
-            .try_load_many(numbers)
-            .await
-            .map_err(|error| no_answer(&error))?;
+        let found = self.boards.load_many(&self.lookups, numbers).await?;
         found
             .into_iter()
             .filter_map(|(no, board)| board.map(|board| board.map(|board| (no, board))).transpose())
@@ -359,9 +282,4 @@ impl Loaders {
             none_left.await;
         }
     }
-}
-
-fn no_answer(error: &std::io::Error) -> Error {
-    tracing::error!(%error, "a loader gave no answer");
-    Error::new(ErrorCode::Internal, "internal error; the server's log has the cause")
 }

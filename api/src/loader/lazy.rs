@@ -1,5 +1,6 @@
 //! A loader of a request that is made when it is first used.
 
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::OnceLock;
 
@@ -7,6 +8,7 @@ use dataloader::BatchFn;
 use dataloader::cached::Loader;
 
 use super::lookups::Lookups;
+use crate::error::{Error, ErrorCode, Result};
 
 /// The most keys of one batch. A request's own limits are tighter.
 const BATCH_MAX: usize = 100_000;
@@ -36,7 +38,17 @@ where
         Self { made: OnceLock::new(), batch }
     }
 
-    pub(super) fn with(&self, lookups: &Lookups) -> &Loader<K, V, F> {
+    /// The value of a key, found in a batch with those of others.
+    pub(super) async fn load(&self, lookups: &Lookups, key: K) -> Result<V> {
+        self.with(lookups).try_load(key).await.map_err(|error| no_answer(&error))
+    }
+
+    /// The values of keys, as [`Self::load`].
+    pub(super) async fn load_many(&self, lookups: &Lookups, keys: Vec<K>) -> Result<HashMap<K, V>> {
+        self.with(lookups).try_load_many(keys).await.map_err(|error| no_answer(&error))
+    }
+
+    fn with(&self, lookups: &Lookups) -> &Loader<K, V, F> {
         self.made.get_or_init(|| {
             Loader::new((self.batch)(lookups.clone()))
                 .with_max_batch_size(BATCH_MAX)
@@ -49,4 +61,9 @@ where
             made.clear_all().await;
         }
     }
+}
+
+fn no_answer(error: &std::io::Error) -> Error {
+    tracing::error!(%error, "a loader gave no answer");
+    Error::new(ErrorCode::Internal, "internal error; the server's log has the cause")
 }
