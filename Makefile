@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run analytics install check test faults soak bench lint advisories build node web
+.PHONY: help run analytics install check test mariadb faults soak bench lint advisories build node web
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 PREFIX ?= $(HOME)/.cargo
@@ -29,10 +29,17 @@ define install
 	fi
 endef
 
-# $(postgresql): installs PostgreSQL, whose programs Debian keeps out of the path, where it is missing.
+# $(postgresql): installs PostgreSQL where it is missing; Debian keeps its programs out of the path.
 define postgresql
 	if [ ! -x "$$(pg_config --bindir 2>/dev/null)/initdb" ] && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
 		$(call install,initdb,postgresql,postgresql)
+	fi
+endef
+
+# $(mariadb): installs MariaDB where it is missing; Debian keeps its server out of the path of some users.
+define mariadb
+	if [ ! -x /usr/sbin/mariadbd ]; then
+		$(call install,mariadbd,mariadb-server,mariadb)
 	fi
 endef
 
@@ -81,17 +88,22 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	if ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
 		$(call install,chromium,chromium,chromium)
 	fi
-	$(call install,sqlite3,sqlite3,sqlite)
 	$(call install,openssl,openssl,openssl)
 	$(call install,curl,curl,curl)
+	$(call install,promtool,prometheus,prometheus)
 	if [ tests/web/package-lock.json -nt tests/web/node_modules/.package-lock.json ]; then
 		(cd tests/web && npm ci --no-audit --no-fund)
 	fi
 	$(postgresql)
+	$(mariadb)
 	cargo build --locked --workspace
 	LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=$$(($$(nproc) + 1)) cargo test --locked --workspace -- $(T)
 
-# LAST, CALM, RECOVERY and AWAY are described in docs/explanation/reliability.md; PROFILE=release needs a release build of analytics.
+mariadb: ## as test, with MariaDB wherever a test runs on several databases; T=seals for some
+	@LAUREL_TEST_MARIADB=1 $(MAKE) test T="$(T)"
+
+# LAST, CALM, RECOVERY and AWAY are described in docs/explanation/reliability.md.
+# PROFILE=release needs a release build of analytics.
 faults: ## every fault under load; F=power_cut RUNS=200 SEED=1 for some, SOAK=3600 for a soak, TABLE=1 for the page
 	@$(call install,redis-server,redis-server,redis)
 	$(postgresql)
@@ -104,11 +116,11 @@ faults: ## every fault under load; F=power_cut RUNS=200 SEED=1 for some, SOAK=36
 soak: ## an hour of random faults on three processes; SOAK=600 for ten minutes
 	@$(MAKE) faults SOAK="$(or $(SOAK),3600)"
 
-bench: ## costs measured on this machine; PART=windows, serving, peers, history, attacks or giant for one part
+bench: ## costs measured on this machine; PART=windows, serving, peers, history, boards, attacks or giant for one part
 	@$(call install,redis-server,redis-server,redis)
 	@$(call install,wrk,wrk,wrk)
 	cargo build --release --locked -p api
-	case "$(PART)" in "" | history | giant) cargo build --release --locked -p analytics ;; esac
+	case "$(PART)" in "" | history | boards | giant) cargo build --release --locked -p analytics ;; esac
 	LAUREL_TEST_BUILT=1 cargo bench --locked -p tests --bench bench -- $(PART)
 
 lint: advisories ## licenses, advisories, unused dependencies, format and lints, as CI checks them

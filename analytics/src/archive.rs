@@ -18,8 +18,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use engine::archive::{self, Plan, Span};
 use engine::deployment::Deployment;
+use engine::history::archive::{self, Plan, Span};
 use entity::archive::archive_file;
 use entity::board;
 use entity::history::{commit, score_event};
@@ -159,10 +159,7 @@ async fn finish_earlier(deployment: &Deployment, job: &Job) -> Result<()> {
         files::abandon(deployment, &file, &gone).await?;
     }
     for file in archive::abandoned(deployment).await? {
-        parquet::remove(&deployment.archive_dir.join(&file.path))?;
-        if let Some(copies) = &deployment.archive_copy_dir {
-            parquet::remove(&copies.join(&file.path))?;
-        }
+        parquet::remove_from_archive(deployment, &file.path)?;
     }
     archive::forget(deployment).await?;
     drop_rows(deployment, job).await?;
@@ -339,11 +336,7 @@ impl Writing<'_> {
             .await
             .context("another archive is writing this board; wait until it ends")?;
         let mut frame = std::mem::take(&mut self.events).into_frame()?;
-        let whole = self.deployment.archive_dir.join(&path);
-        let sum = parquet::write_durably(&whole, &mut frame)?;
-        if let Some(copies) = &self.deployment.archive_copy_dir {
-            parquet::copy_durably(&whole, &copies.join(&path), &sum)?;
-        }
+        let sum = parquet::write_to_archive(self.deployment, &path, &mut frame)?;
         let events = frame.height();
         let written = archive_file::ActiveModel {
             path: Set(path),

@@ -9,6 +9,7 @@
 //! For a partition that agreed, SQL keeps digests and sums. If no event has come since and they
 //! still match, they prove the partition clean without its history.
 
+mod at_rest;
 mod chain;
 mod files;
 pub(crate) mod finding;
@@ -31,19 +32,19 @@ use std::time::Instant;
 
 use anyhow::Result;
 use engine::deployment::Deployment;
-use engine::reshard;
 use entity::board;
 use entity::integrity::{integrity_finding, integrity_run};
 use entity::sql::insert_chunked;
 use futures::StreamExt;
-use ranking::board::Board;
 use ranking::id::PartitionNo;
 use sea_orm::{ActiveValue::Set, EntityTrait, IntoActiveModel};
+use tokio::sync::OnceCell;
 
 use crate::diff::finding::{Finding, What, name_wrong_windows};
 use crate::find_boards;
 use crate::job::Job;
 use crate::job::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
+use at_rest::{AtRest, boards_at_rest};
 use findings::Findings;
 pub use found::Found;
 use keys::Keys;
@@ -254,48 +255,31 @@ async fn compare_once(
             compared.findings.add(finding);
         }
     }
-    let concerned = boards.iter().filter(|(_, _, partitions)| !partitions.is_empty());
-    for (place, (row, board, partitions)) in concerned.enumerate() {
-        job.part(place, boards.len());
-        let is_history = arguments.against != Some(Against::Standings);
-        let proving = match is_history {
-            true => Some(Proving::begin(deployment, row, board, partitions).await?),
-            false => None,
-        };
-        let proving = Arc::new(proving);
-        let may_be_proven = !arguments.full && scope.is_none();
-        let is_exclusive = arguments.exclusive;
-        let of_partition = |no: PartitionNo| {
-            let (deployment, job) = (deployment.clone(), job.clone());
-            let (row, board, proving) = (row.clone(), board.clone(), proving.clone());
-            let keys = keys.of(board.no, no);
-            async move {
-                let part = PartitionDiff {
-                    partition: deployment.partition(no),
-                    row: &row,
-                    board: &board,
-                    keys: &keys,
-                    is_exclusive,
-                    job: &job,
-                };
-                let mut compared = Compared::default();
-                let (findings, proven) = (&mut compared.findings, &mut compared.proven);
-                compared.checked = match &*proving {
-                    None => standings_only::compare(&part, findings).await?,
-                    Some(proving) => {
-                        proving.look_at(&part, may_be_proven, findings, proven).await?
-                    }
-                };
-                if compared.proven.by_digest == 0 {
-                    compared.changed.insert(no);
-                }
-                anyhow::Ok(compared)
-            }
-        };
-        let mut each = pin!(side_by_side(partitions.clone(), PARTITIONS_AT_ONCE, of_partition));
-        while let Some(of_partition) = each.next().await {
-            compared.add(of_partition?);
+    let parts = boards.iter().enumerate().flat_map(|(place, (_, _, partitions))| {
+        partitions.iter().map(move |partition| (place, *partition))
+    });
+    let parts: Vec<(usize, PartitionNo)> = parts.collect();
+    let options = Options {
+        is_history: arguments.against != Some(Against::Standings),
+        may_be_proven: !arguments.full && scope.is_none(),
+        is_exclusive: arguments.exclusive,
+    };
+    // The parts of a board share what was read before the first of them.
+    let mut proving: (usize, Arc<OnceCell<Proving>>) = Default::default();
+    let of_part = |(place, no): (usize, PartitionNo)| {
+        if proving.0 != place {
+            proving = (place, Arc::default());
         }
+        let keys = keys.of(boards[place].1.no, no);
+        let (deployment, job, proving) = (deployment.clone(), job.clone(), proving.1.clone());
+        compare_part(deployment, boards[place].clone(), no, keys, proving, options, job)
+    };
+    job.part(0, parts.len());
+    let each = side_by_side(parts.iter().copied(), PARTITIONS_AT_ONCE, of_part);
+    let mut each = pin!(each.enumerate());
+    while let Some((place, of_part)) = each.next().await {
+        compared.add(of_part?);
+        job.part((place + 1).min(parts.len() - 1), parts.len());
     }
     name_wrong_windows(&mut compared.findings.kept);
     if arguments.against != Some(Against::Standings) {
@@ -309,11 +293,53 @@ async fn compare_once(
     Ok(compared)
 }
 
+/// How parts are compared.
+#[derive(Debug, Clone, Copy)]
+struct Options {
+    /// True if the reference is the history.
+    is_history: bool,
+    may_be_proven: bool,
+    is_exclusive: bool,
+}
+
+/// Compares a board's part in one partition.
+async fn compare_part(
+    deployment: Deployment,
+    (row, board, partitions): AtRest,
+    no: PartitionNo,
+    keys: Vec<String>,
+    proving: Arc<OnceCell<Proving>>,
+    options: Options,
+    job: Arc<Job>,
+) -> Result<Compared> {
+    let part = PartitionDiff {
+        partition: deployment.partition(no),
+        row: &row,
+        board: &board,
+        keys: &keys,
+        is_exclusive: options.is_exclusive,
+        job: &job,
+    };
+    let mut compared = Compared::default();
+    let (findings, proven) = (&mut compared.findings, &mut compared.proven);
+    compared.checked = if options.is_history {
+        let before = || Proving::begin(&deployment, &row, &board, &partitions);
+        let proving = proving.get_or_try_init(before).await?;
+        proving.look_at(&part, options.may_be_proven, findings, proven).await?
+    } else {
+        standings_only::compare(&part, findings).await?
+    };
+    if compared.proven.by_digest == 0 {
+        compared.changed.insert(no);
+    }
+    Ok(compared)
+}
+
 /// The partitions whose commits are checked.
 fn chained(
     deployment: &Deployment,
     arguments: &Arguments,
-    boards: &[(board::Model, Board, Vec<PartitionNo>)],
+    boards: &[AtRest],
     scope: &Scope,
 ) -> BTreeSet<PartitionNo> {
     let of_boards = boards.iter().flat_map(|(_, _, partitions)| partitions).copied();
@@ -325,28 +351,6 @@ fn chained(
     // A foreign key in Redis may name a partition that is not there.
     partitions.retain(|no| no.0 < deployment.store.partitions().count());
     partitions
-}
-
-/// The boards that do not move, with their partitions to compare, whose logs were persisted.
-async fn boards_at_rest(
-    deployment: &Deployment,
-    rows: &[board::Model],
-    scope: &Scope,
-) -> Result<Vec<(board::Model, Board, Vec<PartitionNo>)>> {
-    let mut boards = vec![];
-    for row in rows {
-        // Read again, since a repair may take long.
-        if let Some(row) = reshard::at_rest(deployment, row.no).await? {
-            let board = row.to_ranking()?;
-            let mut partitions = part::partitions(deployment, &board);
-            partitions.retain(|&partition| is_meant(scope, row.no, partition));
-            for &partition in &partitions {
-                deployment.partition(partition).settle().await?;
-            }
-            boards.push((row, board, partitions));
-        }
-    }
-    Ok(boards)
 }
 
 fn is_meant(scope: &Scope, board_no: i64, partition: PartitionNo) -> bool {

@@ -20,8 +20,8 @@ use polars::prelude::{
 };
 use ranking::board::TieBreak;
 use ranking::board::rules::Rules;
-use ranking::rank_key::RankKey;
 use ranking::score;
+use ranking::score::rank_key::RankKey;
 use ranking::store::read::{RankedEntry, Standings};
 use serde::Serialize;
 

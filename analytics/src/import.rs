@@ -21,7 +21,7 @@ use entity::{board, member};
 use ranking::board::Board;
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, MemberId, PartitionNo};
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::submission::batch::Batch;
 use ranking::submission::{

@@ -69,7 +69,7 @@ impl App {
         let bytes_max = caches.page_cache_bytes;
         let pages = PageCache::new(&deployment.store, cache_age, bytes_max);
         Self {
-            reader: Reader::new(&deployment, READ_TIMEOUT),
+            reader: Reader::new(&deployment, READ_TIMEOUT).with_fallback(),
             cursors: Cursors::new(&deployment),
             deployment,
             boards: Boards::new(&health),

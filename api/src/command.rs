@@ -1,6 +1,7 @@
 //! The commands of the program.
 
 mod adopt;
+mod backup;
 pub mod batch;
 mod checkpoint;
 mod demo;
@@ -8,6 +9,8 @@ mod migrate;
 mod serve;
 mod token;
 mod worker;
+
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
@@ -21,11 +24,21 @@ use sea_orm::DatabaseConnection;
 
 use crate::graphql;
 
+/// The version of the program and its commit.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("LAUREL_COMMIT"), ")");
+
+/// The version, with the last step of the SQL schema that the program knows.
+static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let step = migration::steps().pop().unwrap_or_default();
+    format!("{VERSION}\nSQL schema {step}")
+});
+
 /// Laurel, a leaderboard service.
 #[derive(Debug, Parser)]
 #[command(
     name = "laurel",
-    version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("LAUREL_COMMIT"), ")"),
+    version = VERSION,
+    long_version = LONG_VERSION.as_str(),
     propagate_version = true,
     after_help = "The batch jobs, from import to generate, are done by laurel-analytics, which lies beside this program."
 )]
@@ -50,6 +63,9 @@ enum Command {
     /// Moves the SQL schema; serve, demo and import bring it up to date by themselves.
     #[command(subcommand)]
     Migrate(migrate::MigrateCommand),
+    /// Copies SQL and the archive to files, and makes a deployment of such a copy.
+    #[command(subcommand)]
+    Backup(backup::BackupCommand),
     /// Joins a Redis and a database that do not know each other, or are of different pasts; without
     /// --yes it shows what would be lost.
     Adopt(Box<AdoptArguments>),
@@ -109,6 +125,7 @@ pub async fn run(parsed: Parsed<Arguments>) -> Result<()> {
         Command::Checkpoint(arguments) => checkpoint::run(*arguments).await,
         Command::Token(command) => token::run(command).await,
         Command::Migrate(command) => migrate::run(command).await,
+        Command::Backup(command) => backup::run(command).await,
         Command::Adopt(arguments) => adopt::run(*arguments).await,
         Command::Schema => {
             print!("{}", graphql::sdl());

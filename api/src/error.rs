@@ -108,6 +108,7 @@ impl From<ranking::Error> for Error {
             ranking::Error::BoardHeld | ranking::Error::BoardMoved(_) => {
                 Self::new(ErrorCode::Unavailable, HELD)
             }
+            ranking::Error::Overloaded(message) => Self::new(ErrorCode::Unavailable, message),
             ranking::Error::OutOfRange(message) => Self::new(ErrorCode::ScoreOutOfRange, message),
             ranking::Error::Unavailable(_)
             | ranking::Error::NotLevel(_)

@@ -5,29 +5,35 @@ pub(crate) mod partition;
 pub(crate) mod sql;
 
 use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use engine::deployment::Deployment;
+use engine::deployment::redis_health::{RECOVERY_WAIT, RedisHealth};
 use engine::deployment::watch::Warning;
 use entity::history::log_cursor;
 use futures::future::join_all;
 use ranking::commit::Head;
 use ranking::id::PartitionNo;
+use ranking::store::Store;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::partition::PartitionHealth;
 use self::sql::SqlHealth;
 
-/// How often Redis and SQL are asked while all is well, and either while it is not. SQL is also
+/// How often Redis and SQL are asked while all is well, and either while it is not. Either is also
 /// asked once a look-up of a request has failed.
-const REDIS_INTERVAL: Duration = Duration::from_millis(250);
+const REDIS_INTERVAL: Duration = Duration::from_millis(200);
 const SQL_INTERVAL: Duration = Duration::from_secs(1);
 const INTERVAL_UNWELL: Duration = Duration::from_millis(50);
 
 /// How long a store may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a server of Redis may be silent before readers go to SQL.
+const HUNG_AFTER: Duration = Duration::from_millis(750);
 
 /// The most partitions that `/readyz` names.
 const NAMED_MAX: usize = 5;
@@ -41,6 +47,8 @@ pub struct Health {
     /// SQL.
     pub sql: SqlHealth,
     partitions: Mutex<Vec<PartitionHealth>>,
+    /// True once every partition was level.
+    was_level: AtomicBool,
     task: OnceLock<AbortHandle>,
 }
 
@@ -60,6 +68,7 @@ impl Health {
         let health = Arc::new(Self {
             sql: SqlHealth::new(lookup_timeout),
             partitions: Mutex::new(vec![PartitionHealth::default(); count]),
+            was_level: AtomicBool::new(false),
             task: OnceLock::new(),
         });
         let (watching, deployment) = (health.clone(), deployment.clone());
@@ -88,8 +97,8 @@ impl Health {
         self.lock()[usize::from(partition.0)].error = outcome.err();
     }
 
-    /// The answer to `/readyz`. Requests can be answered while Redis answers for every partition,
-    /// every partition is level, and no warning of the watch is grave; SQL may be away.
+    /// The answer to `/readyz`. Requests can be answered once every partition was level, as long as
+    /// either store answers and no warning of the watch is grave.
     pub fn readiness(&self, warnings: &[Warning]) -> Readiness {
         let now = Instant::now();
         let partitions = self.partitions();
@@ -116,12 +125,17 @@ impl Health {
                 format!("{what}: {first}{more} ({} of {all} partitions)", numbers.len())
             })
         };
-        refused.extend(named("Redis does not answer", &|health: &PartitionHealth| {
+        let reads_sql = self.was_level.load(Ordering::Relaxed) && !self.sql.is_away();
+        let of_redis = if reads_sql { &mut degraded } else { &mut refused };
+        of_redis.extend(named("Redis does not answer", &|health: &PartitionHealth| {
             health.is_level.is_none()
         }));
-        refused.extend(named("waits for recovery", &|health: &PartitionHealth| {
+        of_redis.extend(named("waits for recovery", &|health: &PartitionHealth| {
             health.is_level == Some(false)
         }));
+        if reads_sql && partitions.iter().any(|health| health.is_level != Some(true)) {
+            degraded.push("their standings are read from SQL, and their scores refused".to_owned());
+        }
         degraded.extend(named("SQL does not get the log", &|health: &PartitionHealth| {
             health.is_stuck(now)
         }));
@@ -165,6 +179,7 @@ impl Health {
                             health.see_cursor(cursor.seq.unsigned_abs(), now);
                         }
                     }
+                    note_complete(&deployment.redis_health, &partitions);
                 }
                 Ok(Err(error)) => self.sql.failed(&error.to_string()),
                 Err(_) => self.sql.failed(&format!("silent for {} s", ANSWER_TIMEOUT.as_secs())),
@@ -178,45 +193,86 @@ impl Health {
     }
 
     async fn watch_redis(&self, deployment: &Deployment) {
-        let store = deployment.store.for_reads();
+        let store = deployment.store.for_probe();
         loop {
             let servers = timeout(ANSWER_TIMEOUT, store.partitions_by_server()).await;
             let servers = servers.ok().and_then(Result::ok).unwrap_or_default();
-            let store = &store;
-            let asked = join_all(servers.iter().map(|partitions| async move {
-                let heads = timeout(ANSWER_TIMEOUT, store.heads_of(partitions)).await;
-                (partitions, heads.ok().and_then(Result::ok))
+            let redis = &deployment.redis_health;
+            let asked = join_all(servers.iter().map(|partitions| {
+                let store = &store;
+                async move {
+                    let asked_at = Instant::now();
+                    let heads = heads_in_time(store, redis, partitions).await;
+                    self.see_heads(redis, partitions, heads.as_ref(), asked_at);
+                }
             }));
-            let asked = asked.await;
-            let well = !asked.is_empty() && self.see_heads(&asked);
-            if asked.is_empty() {
-                self.lock().iter_mut().for_each(|health| health.is_level = None);
+            asked.await;
+            if servers.is_empty() {
+                let all: Vec<PartitionNo> = store.partitions().each().collect();
+                self.see_heads(redis, &all, None, Instant::now());
             }
-            sleep(if well { REDIS_INTERVAL } else { INTERVAL_UNWELL }).await;
+            sleep(INTERVAL_UNWELL).await;
+            let is_well = self.partitions().iter().all(|health| health.is_level == Some(true));
+            if is_well {
+                // A timeout is the usual end.
+                let _ = timeout(REDIS_INTERVAL, redis.doubted()).await;
+            }
         }
     }
 
-    /// Notes the heads that servers told; true if all are level.
-    fn see_heads(&self, asked: &[(&Vec<PartitionNo>, Option<Heads>)]) -> bool {
+    /// Notes the heads that a server told of its partitions when it was asked, or that it told
+    /// none.
+    fn see_heads(
+        &self,
+        redis: &RedisHealth,
+        numbers: &[PartitionNo],
+        heads: Option<&Heads>,
+        asked_at: Instant,
+    ) {
         let now = Instant::now();
         let mut partitions = self.lock();
-        for (numbers, heads) in asked {
-            for (index, no) in numbers.iter().enumerate() {
-                let health = &mut partitions[usize::from(no.0)];
-                match heads.as_ref().and_then(|heads| heads.get(index)) {
-                    None => health.is_level = None,
-                    Some(Err(_)) => health.is_level = Some(false),
-                    Some(Ok(head)) => {
-                        health.is_level = Some(true);
-                        health.see_head(head.seq, now);
-                    }
-                }
+        for (index, no) in numbers.iter().enumerate() {
+            let health = &mut partitions[usize::from(no.0)];
+            health.is_level = heads.and_then(|heads| heads.get(index)).map(Result::is_ok);
+            if let Some(Ok(head)) = heads.and_then(|heads| heads.get(index)) {
+                health.see_head(head.seq, asked_at);
             }
         }
-        partitions.iter().all(|health| health.is_level == Some(true))
+        if partitions.iter().all(|health| health.is_level == Some(true)) {
+            self.was_level.store(true, Ordering::Relaxed);
+        }
+        note_complete(redis, &partitions);
+        redis.note(numbers.iter().map(|no| {
+            let health = &mut partitions[usize::from(no.0)];
+            (*no, health.is_level.is_none() || health.waits_for_recovery(now, RECOVERY_WAIT))
+        }));
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<PartitionHealth>> {
         self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Notes up to which instant SQL has every commit of each partition.
+fn note_complete(redis: &RedisHealth, partitions: &[PartitionHealth]) {
+    redis.note_complete(partitions.iter().map(PartitionHealth::complete_at).collect());
+}
+
+/// The heads of a server's partitions; `None` if it does not answer. A server that is silent for
+/// [`HUNG_AFTER`] counts as away, and is waited for longer.
+async fn heads_in_time(
+    store: &Store,
+    redis: &RedisHealth,
+    partitions: &[PartitionNo],
+) -> Option<Heads> {
+    let asking = timeout(ANSWER_TIMEOUT, store.heads_of(partitions));
+    tokio::pin!(asking);
+    let answer = match timeout(HUNG_AFTER, &mut asking).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            redis.note(partitions.iter().map(|no| (*no, true)));
+            asking.await
+        }
+    };
+    answer.ok()?.ok()
 }

@@ -3,21 +3,17 @@
 //! It follows the GraphQL-over-HTTP specification. Mutations need POST with a JSON body, which a
 //! form or a link on another page cannot send.
 
-pub(crate) mod preference;
-pub(crate) mod tag;
-
 pub(crate) mod admission;
 mod answers;
 pub(crate) mod check;
 mod execution;
-pub(crate) mod field_order;
-pub(crate) mod graphiql;
 mod headers;
 mod held;
+pub(crate) mod pages;
 mod parameters;
 mod persisted;
 pub(crate) mod rates;
-mod response;
+pub(crate) mod response;
 pub(crate) mod serving;
 
 use std::sync::Arc;
@@ -89,7 +85,7 @@ pub fn routes(
         .route("/graphql", get(query_by_get).post(query_by_post));
     let mut main = headers::compressed(graphql);
     if limits.graphiql == Switch::On {
-        main = main.merge(graphiql::router());
+        main = main.merge(pages::graphiql::router());
     }
     if connections.operations_listen.is_none() {
         main = main.merge(operations::router(&app, admission.clone()));

@@ -27,9 +27,10 @@ use entity::member;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use ranking::id::MemberId;
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 use ranking::store::read::Standings;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::app::SharedApp;
 use crate::cache::boards::CachedBoard;
@@ -63,6 +64,9 @@ pub struct Loaders {
     boards: Lazy<i64, Numbered, BoardBatch>,
     lookups: Lookups,
     reads: Arc<Reads>,
+    /// All look-ups of standings that are under way.
+    look_ups: Arc<Reads>,
+    began_at: Instant,
     made: Arc<Made>,
 }
 
@@ -73,14 +77,38 @@ struct Made {
     hashes: Mutex<HashSet<u64>>,
 }
 
-/// The reads of a request that are under way and may lead to look-ups.
+/// The reads of a request that are under way.
 #[derive(Default)]
 struct Reads {
     count: AtomicUsize,
     none_left: Notify,
 }
 
-/// A guard: while it lives, look-ups of the request wait.
+impl Reads {
+    fn one_more(self: &Arc<Self>) -> Reading {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        Reading(self.clone())
+    }
+
+    fn are_under_way(&self) -> bool {
+        self.count.load(Ordering::Acquire) > 0
+    }
+
+    /// Waits until none is under way.
+    async fn end(&self) {
+        loop {
+            let none_left = self.none_left.notified();
+            tokio::pin!(none_left);
+            none_left.as_mut().enable();
+            if !self.are_under_way() {
+                return;
+            }
+            none_left.await;
+        }
+    }
+}
+
+/// A guard: while it lives, a read is under way.
 pub struct Reading(Arc<Reads>);
 
 impl Drop for Reading {
@@ -107,14 +135,20 @@ impl Loaders {
             boards: Lazy::new(BoardBatch),
             lookups: Lookups::new(app),
             reads: Arc::default(),
+            look_ups: Arc::default(),
+            began_at: Instant::now(),
             made: Arc::default(),
         }
     }
 
     /// Announces a read that may lead to look-ups.
     pub fn reading(&self) -> Reading {
-        self.reads.count.fetch_add(1, Ordering::AcqRel);
-        Reading(self.reads.clone())
+        self.reads.one_more()
+    }
+
+    /// The instant at which the request began.
+    pub(crate) fn began_at(&self) -> Instant {
+        self.began_at
     }
 
     /// Makes a read that no loader makes, as soon as fewer than 64 of the request are under way.
@@ -134,7 +168,7 @@ impl Loaders {
     /// A member's entry in standings; `None` if it has none.
     pub fn entry(&self, place: Place) -> BoxFuture<'_, Result<Option<Found>>> {
         let found = async move {
-            self.wait_for_reads().await;
+            let _look_up = self.look_up().await;
             self.entries.load(&self.lookups, place).await?
         };
         found.boxed()
@@ -146,7 +180,7 @@ impl Loaders {
         standings: &Arc<Standings>,
         members: &[MemberId],
     ) -> Result<Vec<Option<Found>>> {
-        self.wait_for_reads().await;
+        let _look_up = self.look_up().await;
         let places: Vec<Place> = members
             .iter()
             .map(|member| Place { standings: standings.clone(), key: member.clone() })
@@ -158,7 +192,7 @@ impl Loaders {
     /// The number of entries before a bound.
     pub fn count(&self, bound: Bound) -> BoxFuture<'_, Result<u64>> {
         let count = async move {
-            self.wait_for_reads().await;
+            let _look_up = self.look_up().await;
             self.counts.load(&self.lookups, bound).await?
         };
         count.boxed()
@@ -166,7 +200,7 @@ impl Loaders {
 
     /// The number of entries before each of some keys.
     pub async fn counts(&self, standings: &Arc<Standings>, keys: &[RankKey]) -> Result<Vec<u64>> {
-        self.wait_for_reads().await;
+        let _look_up = self.look_up().await;
         let bound = |key: &RankKey| Bound { standings: standings.clone(), key: Some(*key) };
         let bounds: Vec<Bound> = keys.iter().map(bound).collect();
         let counts = self.counts.load_many(&self.lookups, bounds.clone()).await?;
@@ -179,7 +213,7 @@ impl Loaders {
     /// `LIMIT_EXCEEDED` if they are `DENSE_SCORES_MAX` or more.
     pub fn better_scores(&self, bound: Bound) -> BoxFuture<'_, Result<u64>> {
         let count = async move {
-            self.wait_for_reads().await;
+            let _look_up = self.look_up().await;
             self.better_scores.load(&self.lookups, bound).await?
         };
         count.boxed()
@@ -269,17 +303,28 @@ impl Loaders {
         self.made.hashes.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    async fn wait_for_reads(&self) {
+    /// Waits while a read of the request that was announced is under way.
+    pub(crate) async fn wait_for_reads(&self) {
         // Sibling fields may be about to begin a read.
         tokio::task::yield_now().await;
+        self.reads.end().await;
+    }
+
+    /// Begins a look-up of standings, as soon as no read that was announced is under way.
+    async fn look_up(&self) -> Reading {
+        let look_up = self.look_ups.one_more();
+        self.wait_for_reads().await;
+        look_up
+    }
+
+    /// Waits while a look-up of standings is under way in the request.
+    pub(crate) async fn wait_for_look_ups(&self) {
         loop {
-            let none_left = self.reads.none_left.notified();
-            tokio::pin!(none_left);
-            none_left.as_mut().enable();
-            if self.reads.count.load(Ordering::Acquire) == 0 {
+            self.wait_for_reads().await;
+            if !self.look_ups.are_under_way() {
                 return;
             }
-            none_left.await;
+            self.look_ups.end().await;
         }
     }
 }

@@ -1,10 +1,12 @@
 //! An open deployment: SQL, Redis and the clock.
 
 pub mod adoption;
+pub mod checksum;
 pub mod files;
 pub(crate) mod identity;
 pub mod presence;
 pub mod private_redis;
+pub mod redis_health;
 pub mod watch;
 
 use std::path::PathBuf;
@@ -13,13 +15,16 @@ use std::sync::Arc;
 use entity::deployment::clock::Clock;
 use entity::error::Result;
 use entity::sql::{begin, begin_with};
+use futures::future::join_all;
 use ranking::store::Store;
 use ranking::store::write::Dedup;
 use sea_orm::{AccessMode, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel};
+use tokio::sync::Semaphore;
 
 use self::identity::{Reached, RedisHeartbeat};
 use self::presence::Presence;
 use self::private_redis::PrivateRedis;
+use self::redis_health::RedisHealth;
 use self::watch::Watch;
 
 /// The stores of a deployment. Cheap to clone.
@@ -30,13 +35,15 @@ pub struct Deployment {
     /// SQL, for writes, the persister and jobs.
     pub db: DatabaseConnection,
     /// SQL, for reads that answer requests: no write waits for them. In a server, connections of
-    /// their own, which cannot write on SQLite, and on PostgreSQL end each statement in time.
+    /// their own, which cannot write on SQLite, and on a server end each statement in time.
     pub reads: DatabaseConnection,
     /// SQL, for what every request looks up first, by key: its token and its boards. In a server,
     /// connections of their own.
     pub lookups: DatabaseConnection,
     /// Redis; reads that answer requests go through [`Store::for_reads`].
     pub store: Store,
+    /// The partitions whose Redis is away, as the probe of this process finds them.
+    pub redis_health: Arc<RedisHealth>,
     /// The time for which event ids are remembered.
     pub dedup: Dedup,
     /// The most commits in a log.
@@ -53,6 +60,8 @@ pub struct Deployment {
     pub checkpoint_key: PathBuf,
     /// The warnings about stores that answer and are wrong, as of the last look.
     pub watch: Arc<Watch>,
+    /// The turns of partitions that are loaded.
+    pub(crate) loads: Arc<Semaphore>,
     pub(crate) presence: Arc<Presence>,
     pub(crate) private_redis: Option<Arc<PrivateRedis>>,
     pub(crate) redis_heartbeat: Option<Arc<RedisHeartbeat>>,
@@ -62,15 +71,7 @@ pub struct Deployment {
 impl Deployment {
     /// A transaction that reads a consistent state of SQL. The caller rolls it back.
     pub async fn view(&self) -> Result<DatabaseTransaction> {
-        let view = match self.db.get_database_backend() {
-            DbBackend::Postgres => {
-                let level = Some(IsolationLevel::RepeatableRead);
-                let reading = Some(AccessMode::ReadOnly);
-                begin_with(&self.db, level, reading).await?
-            }
-            _ => begin(&self.db).await?,
-        };
-        Ok(view)
+        view(&self.db).await
     }
 
     /// Starts the private Redis again if it died; does nothing if the deployment uses another
@@ -83,18 +84,38 @@ impl Deployment {
 
     /// Closes the stores; stops the private Redis unless another process uses it.
     pub async fn close(self) {
-        let Self { db, reads, lookups, store, presence, private_redis, redis_heartbeat, .. } = self;
-        if let Some(redis_heartbeat) = redis_heartbeat {
-            redis_heartbeat.end();
-        }
-        drop(store);
-        presence.end().await;
+        let pools = [self.reads.clone(), self.lookups.clone(), self.db.clone()];
+        let redis = self.private_redis.clone();
+        self.end_presence().await;
         // A query that is stuck must not keep Redis up, nor a task that still has a clone of this.
-        let stopped = async {
-            if let Some(redis) = &private_redis {
+        let closing = join_all(pools.map(DatabaseConnection::close));
+        let stopping = async {
+            if let Some(redis) = redis {
                 redis.stop().await;
             }
         };
-        let _ = tokio::join!(reads.close(), lookups.close(), db.close(), stopped);
+        tokio::join!(closing, stopping);
     }
+
+    /// Ends what says in the stores that this process uses them.
+    pub(crate) async fn end_presence(self) {
+        if let Some(redis_heartbeat) = self.redis_heartbeat {
+            redis_heartbeat.end();
+        }
+        drop(self.store);
+        self.presence.end().await;
+    }
+}
+
+/// A transaction that reads a consistent state of a database. The caller rolls it back.
+pub(crate) async fn view(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
+    let view = match db.get_database_backend() {
+        DbBackend::Sqlite => begin(db).await?,
+        _ => {
+            let level = Some(IsolationLevel::RepeatableRead);
+            let reading = Some(AccessMode::ReadOnly);
+            begin_with(db, level, reading).await?
+        }
+    };
+    Ok(view)
 }

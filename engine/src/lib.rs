@@ -18,25 +18,23 @@
 //! | [`settings`], [`process`] | every setting of both programs; the signals that stop them |
 //! | [`deployment`] | SQL, Redis and the clock, opened |
 //! | [`partition`] | a partition's handle: commits with retries, the persister, recovery |
-//! | [`amend`] | removals and voids |
-//! | [`board`] | adding, filling and dropping windows; deleting a board |
+//! | [`board`] | adding, filling and dropping windows; deleting a board; the agenda of all boards |
 //! | [`roll`] | carrying rolling windows into their next period |
 //! | [`seal`] | moving past periods to SQL, and correcting them there |
 //! | [`stage`] | rebuilding standings beside the live ones |
 //! | [`reshard`] | moving a board to another number of shards |
-//! | [`archive`] | moving old events from SQL to files |
-//! | [`checkpoint`] | signed statements about the history |
+//! | [`history`] | removals and voids; old events moved from SQL to files; signed statements |
 //! | [`integrity`] | comparing entries with their history, and repairing them |
 //! | [`read`] | reading standings, from Redis or, once they are sealed, from SQL |
+//! | [`backup`] | a copy of SQL and the archive in files, and a deployment made of one |
 //! | [`job`] | leases: one job of a kind at a time on a board |
 //!
 //! Nothing here speaks HTTP or GraphQL, and only `ranking` names `redis`.
 
-pub mod amend;
-pub mod archive;
+pub mod backup;
 pub mod board;
-pub mod checkpoint;
 pub mod deployment;
+pub mod history;
 pub mod integrity;
 pub mod job;
 pub mod partition;

@@ -9,7 +9,7 @@ pub mod home;
 mod load;
 pub(crate) mod members_history;
 pub mod persist;
-mod recovery;
+pub(crate) mod recovery;
 mod settle;
 pub mod submit;
 
@@ -19,10 +19,10 @@ use std::ops::Deref;
 
 use ranking::board::Board;
 use ranking::id::{BoardNo, PartitionNo};
-use ranking::roll::RollMark;
-use ranking::seal::SealName;
 use ranking::store::log::Tail;
 use ranking::submission::{Snapshot, Wanted};
+use ranking::window::roll::RollMark;
+use ranking::window::seal::SealName;
 use sea_orm::{DatabaseTransaction, EntityTrait};
 
 use crate::deployment::Deployment;

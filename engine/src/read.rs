@@ -1,7 +1,11 @@
-//! Reads of standings, wherever they are: in Redis, or in SQL once their period is sealed.
+//! Reads of standings, wherever they are: in Redis, or in SQL once their period is sealed or while
+//! Redis is away.
 
+mod answered;
 mod batch;
 pub mod choice;
+pub mod fallback;
+pub mod in_sql;
 mod periods;
 pub mod reader;
 pub mod sealed;

@@ -51,15 +51,13 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use ranking::board::Board;
 use ranking::id::PartitionNo;
-use ranking::roll::Rolls;
-use sea_orm::sea_query::Expr;
+use ranking::window::roll::Rolls;
 use sea_orm::{ActiveValue::Set, QueryFilter};
 
 use crate::deployment::Deployment;
 use crate::partition::Partition;
 use entity::board;
-use entity::board::reshard::{Reshard, Step};
-use entity::deployment::clock::sql_now;
+use entity::board::reshard::{Reshard, Step, has_expired};
 use entity::error::{Error, Result};
 pub use figures::Resharded;
 use keep_alive::keep_alive;
@@ -160,11 +158,8 @@ pub fn partitions<'a>(
 /// # Errors
 /// The error of the last board that failed; call it again.
 pub async fn look_after(deployment: &Deployment) -> Result<()> {
-    let now = sql_now(deployment.db.get_database_backend());
-    let silent = board::living()
-        .filter(Expr::cust(format!(r#""reshard_until_ms" < {now}"#)))
-        .all(&deployment.db)
-        .await?;
+    let db = &deployment.db;
+    let silent = board::living().filter(has_expired(db)).all(db).await?;
     let mut failed = None;
     for row in silent {
         if let Err(error) = take_over(deployment, row, &|_| {}).await {

@@ -9,21 +9,27 @@ mod series;
 
 use self::carry::PLACES_MAX;
 use self::series::Series;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ranking::board::Board;
-use ranking::roll::{RollMark, Rolls};
+use ranking::id::BoardNo;
 use ranking::standings_id::StandingsId;
 use ranking::store::write::Writes;
+use ranking::window::roll::{RollMark, Rolls};
 use tokio::time::{Duration, Instant, timeout};
 
+use crate::board::agenda::{Agenda, Work};
 use crate::deployment::Deployment;
 use crate::partition::Partition;
 use entity::board;
-use entity::error::Result;
+use entity::error::{Error, Result};
 
 /// The time limit of one commit.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long after the beginning of a period a board is looked at once more, in milliseconds. A
+/// commit that was folded before may come in between, with a mark of the period before.
+const SECOND_LOOK_MS: i64 = 5 * 60_000;
 
 /// The longest time for the list of boards: on a silent connection no window would roll any more.
 const BOARDS_TIMEOUT: Duration = Duration::from_secs(60);
@@ -34,31 +40,112 @@ const BOARDS_TIMEOUT: Duration = Duration::from_secs(60);
 /// # Errors
 /// The last board's error; completed steps stay.
 pub async fn roll(deployment: &Deployment, now_ms: i64) -> Result<usize> {
-    let boards = timeout(BOARDS_TIMEOUT, board::all(&deployment.db)).await;
-    let boards = boards.map_err(|_| {
-        ranking::Error::Unavailable("the database took too long to list the boards".into())
-    })??;
+    let boards = in_time(board::all(&deployment.db)).await?;
     let rolling: Vec<&Board> = boards.values().filter(|board| rolls(board)).collect();
+    let rolled = roll_boards(deployment, &rolling, now_ms).await?;
+    rolled.failed.map_or(Ok(rolling.len()), Err)
+}
+
+/// As [`roll`], for the boards of an agenda that are due. A board that was found at the present is
+/// due again when one of its windows comes to its next period, and some minutes after that.
+///
+/// # Errors
+/// As [`roll`].
+pub async fn roll_due(deployment: &Deployment, agenda: &Agenda, now_ms: i64) -> Result<()> {
+    let mut failed = None;
+    for entries in agenda.due(Work::Roll, now_ms).chunks(PLACES_MAX) {
+        let numbers: Vec<i64> = entries.iter().map(|entry| entry.board).collect();
+        let rows = in_time(board::living_of_numbers(&deployment.db, &numbers)).await?;
+        let (mut boards, mut corrupt) = (BTreeMap::new(), BTreeSet::new());
+        for row in rows.values() {
+            match row.to_ranking() {
+                Ok(board) => {
+                    boards.insert(row.no, board);
+                }
+                Err(error) => {
+                    corrupt.insert(row.no);
+                    failed = Some(error.into());
+                }
+            }
+        }
+        let rolling: Vec<&Board> = boards.values().filter(|board| rolls(board)).collect();
+        let rolled = roll_boards(deployment, &rolling, now_ms).await?;
+        failed = rolled.failed.or(failed);
+        for &entry in entries {
+            // The next round finds out whether a board that took steps needs more of them.
+            let is_late = rolled.late.contains(&BoardNo(entry.board));
+            if is_late || corrupt.contains(&entry.board) {
+                continue;
+            }
+            match boards.get(&entry.board).map_or(Ok(None), |board| next_ms(board, now_ms)) {
+                Ok(next_ms) => agenda.put(Work::Roll, entry, next_ms),
+                Err(error) => failed = Some(error.into()),
+            }
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// The findings of [`roll_boards`].
+#[derive(Debug, Default)]
+struct Rolled {
+    /// The boards that were not at the present before, or failed.
+    late: BTreeSet<BoardNo>,
+    /// The last error of a board.
+    failed: Option<Error>,
+}
+
+/// Rolls boards with rolling windows.
+async fn roll_boards(deployment: &Deployment, boards: &[&Board], now_ms: i64) -> Result<Rolled> {
+    let mut rolled = Rolled::default();
     let mut places: Vec<(Partition<'_>, &Board)> = vec![];
-    for &board in &rolling {
+    for &board in boards {
         let partitions = deployment.partitions_of(board);
         places.extend(partitions.into_iter().map(|partition| (partition, board)));
     }
-    let mut failed = None;
     for places in places.chunks(PLACES_MAX) {
         let names: Vec<_> =
             places.iter().map(|(partition, board)| (partition.no, board.no)).collect();
         let marks = deployment.store.many_rolls(&names).await?;
         for (&(partition, board), marks) in places.iter().zip(marks) {
-            if !is_due(board, &marks, now_ms)? {
-                continue;
-            }
-            if let Err(error) = roll_in(partition, board, now_ms).await {
-                failed = Some(error);
+            let due = marks.map_err(Error::from).and_then(|marks| is_due(board, &marks, now_ms));
+            let done = match due {
+                Ok(false) => continue,
+                Ok(true) => roll_in(partition, board, now_ms).await,
+                Err(error) => Err(error),
+            };
+            // The next round looks again.
+            rolled.late.insert(board.no);
+            if let Err(error) = done {
+                rolled.failed = Some(error);
             }
         }
     }
-    failed.map_or(Ok(rolling.len()), Err)
+    Ok(rolled)
+}
+
+/// Waits for rows of boards, up to [`BOARDS_TIMEOUT`].
+async fn in_time<T, E>(rows: impl Future<Output = Result<T, E>>) -> Result<T>
+where
+    Error: From<E>,
+{
+    let late = "the database took too long to list the boards";
+    let rows = timeout(BOARDS_TIMEOUT, rows).await;
+    Ok(rows.map_err(|_| ranking::Error::Unavailable(late.into()))??)
+}
+
+/// The instant of the next look at a board, in Unix milliseconds: [`SECOND_LOOK_MS`] after one of
+/// its rolling windows came to its present period, or when the first comes to its next one. `None`
+/// if it has none.
+fn next_ms(board: &Board, now_ms: i64) -> ranking::Result<Option<i64>> {
+    let windows = board.rules.windows.iter().filter_map(|window| window.rolling());
+    let mut looks = BTreeSet::new();
+    for rolling in windows {
+        let period = rolling.base().period_at(now_ms, &board.rules.zone)?;
+        let second_ms = period.start_ms + SECOND_LOOK_MS;
+        looks.extend(if now_ms < second_ms { Some(second_ms) } else { period.end_ms });
+    }
+    Ok(looks.first().copied())
 }
 
 /// Rolls a board's windows to an instant.

@@ -15,26 +15,28 @@
 
 mod copy;
 pub mod correction;
+pub mod due;
 mod marking;
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{LazyLock, Mutex};
 
 use ranking::board::Board;
 use ranking::id::BoardNo;
-use ranking::seal::{NEVER_MS, RETAIN_MAX, SealName, kept_from_ms};
 use ranking::standings_id::StandingsId;
+use ranking::window::seal::{NEVER_MS, SealName};
 use ranking::window::{Period, Window};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde::Serialize;
 
 use crate::deployment::Deployment;
 use crate::partition::Partition;
-use entity::board::{self, WindowRow, WindowState, windows_text};
+use entity::board::{self, windows_text};
 use entity::error::Result;
 use entity::sql::set_windows;
 use entity::standings::{sealed_entry, sealed_period};
+
+pub(crate) use self::due::may_be_due;
+use self::due::{Due, Outlook, Step, outlook};
 
 /// The rows of one DELETE.
 const ROWS_MAX: u64 = 5000;
@@ -67,35 +69,31 @@ impl fmt::Display for Sealing {
 /// The error of the last board that failed; call it again.
 pub async fn seal(deployment: &Deployment, now_ms: i64) -> Result<Sealing> {
     let with_windows = board::living().filter(board::Column::Windows.ne("[]"));
+    let mut rows = with_windows.all(&deployment.db).await?;
+    // Most boards retain everything and need no further look.
+    rows.retain(|row| {
+        // The loop below tells of a corrupt row.
+        row.window_rows().ok().is_none_or(|windows| windows.iter().any(may_be_due))
+    });
+    seal_boards(deployment, rows, now_ms).await
+}
+
+/// As [`seal`], for some boards.
+///
+/// # Errors
+/// As [`seal`].
+pub async fn seal_boards(
+    deployment: &Deployment,
+    rows: Vec<board::Model>,
+    now_ms: i64,
+) -> Result<Sealing> {
     let (mut sealing, mut failed) = (Sealing::default(), None);
-    for row in with_windows.all(&deployment.db).await? {
-        // Most boards retain everything and need no further look.
-        if !row.window_rows()?.iter().any(may_be_due) {
-            continue;
-        }
+    for row in rows {
         if let Err(error) = seal_board(deployment, row, now_ms, &mut sealing).await {
             failed = Some(error);
         }
     }
     failed.map_or(Ok(sealing), Err)
-}
-
-/// True if [`seal`] would find work at an instant.
-pub async fn is_due(deployment: &Deployment, now_ms: i64) -> Result<bool> {
-    let with_windows = board::living().filter(board::Column::Windows.ne("[]"));
-    let mut failed = None;
-    for row in with_windows.all(&deployment.db).await? {
-        if !row.window_rows()?.iter().any(may_be_due) {
-            continue;
-        }
-        match due(deployment, &row, now_ms).await {
-            Ok(Some(_)) => return Ok(true),
-            Ok(None) => {}
-            // A board that fails does not stop the others.
-            Err(error) => failed = Some(error),
-        }
-    }
-    failed.map_or(Ok(false), Err)
 }
 
 /// As [`seal`], for one board.
@@ -157,16 +155,6 @@ pub(crate) async fn has(deployment: &Deployment, no: BoardNo, window: Window) ->
     Ok(of_window.one(&deployment.db).await?.is_some())
 }
 
-/// The next step of a window's seal.
-enum Step {
-    /// Record in the board's row that periods before an instant are being sealed.
-    Decide(i64),
-    /// Mark, copy, and record in the row that they are sealed.
-    Copy(i64),
-    /// Drop the sealed periods from Redis.
-    Drop(i64),
-}
-
 /// A window of a board that is being sealed.
 struct WindowSeal<'a> {
     deployment: &'a Deployment,
@@ -182,10 +170,10 @@ async fn seal_board(
     sealing: &mut Sealing,
 ) -> Result<()> {
     for _ in 0..STEPS_MAX {
-        let Some(due) = due(deployment, &row, now_ms).await? else {
+        let Outlook::Now(due) = outlook(deployment, &row, now_ms).await? else {
             return Ok(());
         };
-        let Due { board, mut windows, index, step } = due;
+        let Due { board, mut windows, index, step } = *due;
         let window = &mut windows[index];
         let part = WindowSeal {
             deployment,
@@ -222,110 +210,6 @@ async fn seal_board(
         row = later;
     }
     Ok(())
-}
-
-/// The next step of a board.
-struct Due {
-    board: Board,
-    windows: Vec<WindowRow>,
-    /// The window that the step is for.
-    index: usize,
-    step: Step,
-}
-
-/// The next step of a board, if there is one.
-async fn due(deployment: &Deployment, row: &board::Model, now_ms: i64) -> Result<Option<Due>> {
-    let (board, windows) = (row.to_ranking()?, row.window_rows()?);
-    // Fills, drops and moves to another number of shards go first.
-    let is_whole = |window: &WindowRow| window.state == WindowState::Whole;
-    if !windows.iter().all(is_whole) || row.reshard.is_some() {
-        return Ok(None);
-    }
-    for (index, window) in windows.iter().enumerate() {
-        let Some(mut step) = step(window, &board, now_ms)? else {
-            continue;
-        };
-        if let Step::Decide(before_ms) = &mut step {
-            let open_ms = open_from_ms(deployment, &board, window.name.parse()?).await?;
-            *before_ms = open_ms.min(*before_ms);
-            if *before_ms <= window.sealed().sealing_before_ms {
-                continue;
-            }
-        }
-        return Ok(Some(Due { board, windows, index, step }));
-    }
-    Ok(None)
-}
-
-/// The instant from which on a window's periods are still needed. A rolling window needs its last
-/// begun period and all after it; its base window needs all that this period covers.
-async fn open_from_ms(deployment: &Deployment, board: &Board, window: Window) -> Result<i64> {
-    let mut open_ms = i64::MAX;
-    let is_made_of = |other: &Window| match other.rolling() {
-        Some(rolling) => *other == window || rolling.base() == window,
-        None => false,
-    };
-    if !board.rules.windows.iter().any(is_made_of) {
-        return Ok(open_ms);
-    }
-    for partition in deployment.partitions_of(board) {
-        let marks = partition.rolls(board.no).await?;
-        for &rolling in board.rules.windows.iter().filter(|other| is_made_of(other)) {
-            let suffix = format!(":{rolling}");
-            for (_, mark) in marks.iter().filter(|(name, _)| name.ends_with(&suffix)) {
-                let begun = rolling.period_at(mark.begun_ms, &board.rules.zone)?;
-                open_ms = open_ms.min(match rolling == window {
-                    true => begun.present_from_ms,
-                    false => begun.start_ms,
-                });
-            }
-        }
-    }
-    Ok(open_ms)
-}
-
-/// True if a window may need a step, now or later.
-fn may_be_due(window: &WindowRow) -> bool {
-    window.retained() < RETAIN_MAX || window.sealing_before_ms != window.dropped_before_ms
-}
-
-/// The next step of a window; an unfinished seal comes first.
-fn step(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<Step>> {
-    let sealed = window.sealed();
-    if sealed.sealing_before_ms > sealed.sealed_before_ms {
-        return Ok(Some(Step::Copy(sealed.sealing_before_ms)));
-    }
-    if sealed.sealed_before_ms > window.dropped_before_ms.unwrap_or(NEVER_MS) {
-        return Ok(Some(Step::Drop(sealed.sealed_before_ms)));
-    }
-    let due_ms = due_ms(window, board, now_ms)?;
-    Ok(due_ms.filter(|&due_ms| due_ms > sealed.sealing_before_ms).map(Step::Decide))
-}
-
-/// The instant before which a window's periods are to be sealed. Callers ask again and again, so
-/// the last answers are cached.
-fn due_ms(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<i64>> {
-    /// Zone, window and retain, with the start of the present period and the answer.
-    type Answers = BTreeMap<(String, Window, u32), (i64, Option<i64>)>;
-    static LAST: LazyLock<Mutex<Answers>> = LazyLock::new(Mutex::default);
-    let (rule, retain, zone) = (window.name.parse()?, window.retained(), &board.rules.zone);
-    if retain == RETAIN_MAX {
-        return Ok(None);
-    }
-    let present_ms = Window::period_at(rule, now_ms, zone)?.present_from_ms;
-    let asked = (zone.iana_name().unwrap_or_default().to_owned(), rule, retain);
-    let mut last = LAST.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Some(&(at_ms, due_ms)) = last.get(&asked)
-        && at_ms == present_ms
-    {
-        return Ok(due_ms);
-    }
-    let due_ms = kept_from_ms(rule, zone, now_ms, retain)?;
-    if last.len() > 10_000 {
-        last.clear();
-    }
-    last.insert(asked, (present_ms, due_ms));
-    Ok(due_ms)
 }
 
 impl WindowSeal<'_> {

@@ -18,12 +18,12 @@ use ranking::board::Board;
 use ranking::board::State;
 use ranking::commit::Head;
 use ranking::id::MemberId;
-use ranking::rank_key::RankKey;
-use ranking::roll::{Coverage, Rolls};
-use ranking::seal::{NEVER_MS, SealName};
+use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::store::stage::{StageChange, Stages};
 use ranking::submission::Periods;
+use ranking::window::roll::{Coverage, Rolls};
+use ranking::window::seal::{NEVER_MS, SealName};
 use ranking::window::{Period, Window};
 
 use crate::partition::Partition;

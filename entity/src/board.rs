@@ -12,9 +12,9 @@ use ranking::board::layout::Layouts;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::board::{Added, Board};
 use ranking::id::BoardNo;
-use ranking::seal::{NEVER_MS, RETAIN_MAX, Sealed};
 use ranking::submission::segment_of;
 use ranking::window::Window;
+use ranking::window::seal::{NEVER_MS, RETAIN_MAX, Sealed};
 use sea_orm::entity::prelude::*;
 use serde::de::DeserializeOwned;
 
@@ -22,8 +22,9 @@ use self::reshard::{Reshard, Step};
 
 pub use self::columns::{Direction, Policy, TieBreak, Visibility};
 pub use self::query::{
-    Change, all, archived_before_ms, count, find, insert, living, of_numbers, of_slug, of_slugs,
-    page_after, page_before, rules_of, some, some_given_out, update,
+    Change, after, all, archived_before_ms, changed_after, count, find, insert, living,
+    living_of_numbers, of_numbers, of_slug, of_slugs, page_after, page_before, some,
+    some_given_out, update,
 };
 
 /// A row of `board`.
@@ -87,6 +88,8 @@ pub struct Model {
     pub reshard: Option<String>,
     /// End of the move's lease, in Unix milliseconds: until then its holder counts as alive.
     pub reshard_until_ms: Option<i64>,
+    /// The number of its last change that background work depends on. SQL sets it.
+    pub change: i64,
 }
 
 no_relations!();
@@ -283,6 +286,7 @@ pub fn of_rules(
         former_layouts: "[]".to_owned(),
         reshard: None,
         reshard_until_ms: None,
+        change: 0,
     }
 }
 

@@ -3,6 +3,8 @@
 pub mod clock;
 pub mod process;
 
+use std::collections::BTreeSet;
+
 use sea_orm::entity::prelude::*;
 
 use self::clock::sql_now;
@@ -61,13 +63,16 @@ pub async fn record_redis(
 /// The age, in milliseconds, up to which a note that the Redis is reached needs no other one.
 const NOTE_MS: i64 = 1000;
 
-/// Notes that a process reaches the deployment's Redis now. Writes nothing a moment after another
-/// process did.
-pub async fn record_redis_seen(db: &impl ConnectionTrait, redis: &str) -> Result<(), DbErr> {
+/// Notes that a process reaches the deployment's Redis now, if that is one of those with these ids.
+/// Writes nothing a moment after another process did.
+pub async fn record_redis_seen(
+    db: &impl ConnectionTrait,
+    reached: &BTreeSet<&str>,
+) -> Result<(), DbErr> {
     let now = sql_now(db.get_database_backend());
     Entity::update_many()
         .col_expr(Column::RedisSeenAtMs, Expr::cust(now))
-        .filter(Column::Redis.eq(redis))
+        .filter(Column::Redis.is_in(reached.iter().copied()))
         .filter(Expr::cust(format!(
             r#"("redis_seen_at_ms" IS NULL OR ABS({now} - "redis_seen_at_ms") > {NOTE_MS})"#
         )))

@@ -1,6 +1,7 @@
 //! Errors of Redis and SQL, and which of them are transient.
 
 use sea_orm::sqlx::error::{DatabaseError, ErrorKind};
+use sea_orm::sqlx::mysql::MySqlDatabaseError;
 use sea_orm::sqlx::sqlite::SqliteError;
 use sea_orm::{DbErr, RuntimeErr};
 
@@ -31,6 +32,7 @@ impl Error {
         match self {
             Self::Ranking(
                 ranking::Error::Unavailable(_)
+                | ranking::Error::Overloaded(_)
                 | ranking::Error::NotLevel(_)
                 | ranking::Error::BoardHeld
                 | ranking::Error::BoardMoved(_)
@@ -60,8 +62,12 @@ pub fn is_refused_content(error: &DbErr) -> bool {
             | ErrorKind::NotNullViolation
             | ErrorKind::CheckViolation
     );
-    // SQLSTATE class 22 is "data exception".
-    constraint || answer.code().is_some_and(|code| code.len() == 5 && code.starts_with("22"))
+    // SQLSTATE class 22 is "data exception". MySQL gives none to text that is not of its character
+    // set, to a value of another type, and to a row that is too large.
+    let of_mysql = answer.try_downcast_ref::<MySqlDatabaseError>();
+    constraint
+        || answer.code().is_some_and(|code| code.len() == 5 && code.starts_with("22"))
+        || of_mysql.is_some_and(|answer| matches!(answer.number(), 1118 | 1265 | 1366))
 }
 
 /// True if SQLite gave up waiting for a lock, or did not wait (SQLITE_BUSY in any of its forms).
@@ -79,8 +85,8 @@ pub fn is_missing_table(error: &DbErr) -> bool {
         return false;
     };
     answer(source).is_some_and(|answer| {
-        // PostgreSQL has the code 42P01; SQLite has none.
-        answer.code().is_some_and(|code| code == "42P01")
+        // PostgreSQL has the code 42P01, MariaDB and MySQL 42S02; SQLite has none.
+        answer.code().is_some_and(|code| code == "42P01" || code == "42S02")
             || answer.message().starts_with("no such table")
     })
 }

@@ -5,3 +5,4 @@ pub mod commit;
 pub mod dead_letter;
 pub mod log_cursor;
 pub mod score_event;
+pub mod span;

@@ -3,7 +3,9 @@
 
 pub mod blocks;
 pub mod by_member;
+pub mod dialect;
 pub mod retention;
+pub mod signs;
 
 use ranking::id::PartitionNo;
 use sea_orm::sea_query::{Expr, OnConflict};

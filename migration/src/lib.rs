@@ -1,12 +1,18 @@
 //! The history of the SQL schema. A released step is frozen; a change of the schema is a new step.
 
 mod m20261122_000001_tables;
+mod m20261123_000002_fallback_indexes;
+mod m20261123_000003_board_changes;
+mod statement;
+
+use std::sync::Arc;
 
 pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
+use sea_orm_migration::sea_orm::sqlx::{self, ConnectOptions, Connection, MySql};
 use sea_orm_migration::sea_orm::{
-    ConnectionTrait, DatabaseConnection, DbBackend, SqliteTransactionMode, TransactionOptions,
-    TransactionTrait,
+    ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, RuntimeErr,
+    SqliteTransactionMode, TransactionOptions, TransactionTrait,
 };
 
 /// All steps, oldest first.
@@ -16,38 +22,98 @@ pub struct Migrator;
 #[async_trait::async_trait]
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![Box::new(m20261122_000001_tables::Migration)]
+        vec![
+            Box::new(m20261122_000001_tables::Migration),
+            Box::new(m20261123_000002_fallback_indexes::Migration),
+            Box::new(m20261123_000003_board_changes::Migration),
+        ]
     }
 }
 
 /// The PostgreSQL advisory lock of the process that applies steps: "laurel" in ASCII.
 const LOCK: i64 = 0x6c61_7572_656c;
 
+/// As [`LOCK`], of MariaDB and MySQL, whose locks are of all databases of a server.
+const GET_LOCK: &str = "SELECT GET_LOCK(CONCAT('laurel.', MD5(DATABASE())), 600)";
+
 /// Applies all missing steps in one transaction: all of them, or none if one fails or the process
-/// ends.
+/// ends. MariaDB and MySQL know no such transactions: there the next start goes on.
 ///
 /// Of processes that start at once, one applies the steps and the others wait: up to ten minutes on
-/// PostgreSQL, on SQLite as long as the connection waits for a lock.
+/// a server, on SQLite as long as the connection waits for a lock.
 ///
 /// # Errors
 /// If a step fails, the wait is too long, or the database has steps that this version does not
 /// know.
 pub async fn up(db: &DatabaseConnection) -> Result<(), DbErr> {
-    if Migrator::get_pending_migrations_read_only(db).await?.is_empty() {
+    let pending = Migrator::get_pending_migrations_read_only(db).await;
+    if pending.map_err(named)?.is_empty() {
         return Ok(());
+    }
+    if !is_transactional(db.get_database_backend()) {
+        return up_apart(db, None).await;
     }
     let options = TransactionOptions {
         sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
         ..TransactionOptions::default()
     };
     let transaction = db.begin_with_options(options).await?;
+    up_in(&transaction, None).await?;
+    transaction.commit().await
+}
+
+/// Applies the first missing steps in a transaction of the caller's, `steps` of them or all. Others
+/// that apply steps wait on PostgreSQL until it ends.
+///
+/// # Errors
+/// As [`up`].
+pub async fn up_in(transaction: &DatabaseTransaction, steps: Option<u32>) -> Result<(), DbErr> {
     if transaction.get_database_backend() == DbBackend::Postgres {
         let lock =
             format!("SET LOCAL lock_timeout = '10min'; SELECT pg_advisory_xact_lock({LOCK})");
         transaction.execute_unprepared(&lock).await?;
     }
-    Migrator::up(&transaction, None).await?;
-    transaction.commit().await
+    Migrator::up(transaction, steps).await
+}
+
+/// True if a change of the schema is part of the transaction that it is made in. MariaDB and MySQL
+/// commit the transaction before it.
+pub fn is_transactional(backend: DbBackend) -> bool {
+    backend != DbBackend::MySql
+}
+
+/// Applies the first missing steps, `steps` of them or all, on MariaDB or MySQL: each statement for
+/// itself. Others that apply steps wait until it ends.
+///
+/// # Errors
+/// As [`up`].
+pub async fn up_apart(db: &DatabaseConnection, steps: Option<u32>) -> Result<(), DbErr> {
+    let failed = |error: sqlx::Error| DbErr::Conn(RuntimeErr::SqlxError(Arc::new(error)));
+    // The lock is of a session, which is none of the pool's: that may have a single one.
+    let options = db.get_mysql_connection_pool().connect_options();
+    let mut session = options.connect().await.map_err(failed)?;
+    let asked = sqlx::query_scalar::<MySql, Option<i64>>(GET_LOCK);
+    let answer = asked.fetch_one(&mut session).await.map_err(failed)?;
+    if answer != Some(1) {
+        return Err(DbErr::Migration(
+            "another process has been changing the schema for ten minutes: expected it to end"
+                .to_owned(),
+        ));
+    }
+    let applied = Migrator::up(db, steps).await;
+    // The lock ends with its session, however that ends.
+    let _ = session.close().await;
+    applied
+}
+
+/// The names of all steps that this program knows, oldest first.
+pub fn steps() -> Vec<String> {
+    Migrator::migrations().iter().map(|step| step.name().to_owned()).collect()
+}
+
+/// The tables of the newest schema. A table comes after those that it refers to.
+pub fn tables() -> Vec<String> {
+    m20261122_000001_tables::tables()
 }
 
 /// Reverts the last applied step and drops all data in its tables.
@@ -63,6 +129,20 @@ pub async fn down(db: &DatabaseConnection) -> Result<(), DbErr> {
 /// # Errors
 /// If the database does not answer, or has steps that this version does not know.
 pub async fn status(db: &DatabaseConnection) -> Result<Vec<(String, String)>, DbErr> {
-    let steps = Migrator::get_migration_with_status(db).await?;
+    let steps = Migrator::get_migration_with_status(db).await.map_err(named)?;
     Ok(steps.iter().map(|step| (step.name().to_owned(), step.status().to_string())).collect())
+}
+
+/// Says what the error of a step that this program does not know means.
+fn named(error: DbErr) -> DbErr {
+    match error {
+        DbErr::Custom(text) if text.starts_with("Migration file of version") => {
+            let last = steps().pop().unwrap_or_default();
+            DbErr::Custom(format!(
+                "the schema is of a newer program, and this one, version {}, knows it up to {last}: expected the program of the newer version, or a backup from before the upgrade ({text})",
+                env!("CARGO_PKG_VERSION")
+            ))
+        }
+        error => error,
+    }
 }

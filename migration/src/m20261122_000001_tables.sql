@@ -2,11 +2,12 @@
 --
 -- Times are Unix milliseconds. Scores are raw integers at the board's number of decimals. Text is
 -- compared by bytes.
--- The placeholders {serial} {text} {bytes} {double} {without_rowid} {standing_key} {standing_indexes}
--- differ by database: see the .rs file of the same name.
+-- The placeholders {serial} {text} {id} {key} {folded} {bytes} {double} {without_rowid} {standing_key}
+-- {standing_indexes} differ by database: see the .rs file of the same name. {id}, {key} and {folded}
+-- are text that an index may hold: of at most 128, 255 and 600 characters.
 
--- identity names the deployment, and redis the Redis that it has: each partition there carries both.
--- The processes that reach that Redis write redis_seen_at_ms, by SQL's clock.
+-- identity names the deployment, and redis the Redis that it has: each partition there carries
+-- both. The processes that reach that Redis write redis_seen_at_ms, by SQL's clock.
 CREATE TABLE "deployment" (
     "id" INTEGER PRIMARY KEY CHECK ("id" = 1),
     "identity" {text} NOT NULL,
@@ -22,7 +23,7 @@ CREATE TABLE "deployment" (
 -- server. redis is the identity of a private Redis, and null where a URL names the Redis. Times are
 -- by SQL's clock.
 CREATE TABLE "process" (
-    "id" {text} PRIMARY KEY,
+    "id" {id} PRIMARY KEY,
     "holder" {text} NOT NULL,
     "host" {text} NOT NULL,
     "pid" INTEGER NOT NULL,
@@ -37,7 +38,7 @@ CREATE TABLE "process" (
 -- deletion.
 CREATE TABLE "board" (
     "no" {serial},
-    "slug" {text} NOT NULL UNIQUE,
+    "slug" {id} NOT NULL UNIQUE,
     "title" {text} NOT NULL,
     "direction" {text} NOT NULL CHECK ("direction" IN ('HIGH_FIRST', 'LOW_FIRST')),
     "policy" {text} NOT NULL CHECK ("policy" IN ('SUM', 'BEST', 'LATEST')),
@@ -69,17 +70,17 @@ CREATE TABLE "board" (
 
 -- name_folded is the name in lower case; databases fold only ASCII reliably.
 CREATE TABLE "member" (
-    "key" {text} PRIMARY KEY,
+    "key" {id} PRIMARY KEY,
     "name" {text},
-    "name_folded" {text},
+    "name_folded" {folded},
     "region" {text},
     "created_at_ms" BIGINT NOT NULL
 );
 CREATE INDEX "member_name" ON "member" ("name_folded", "key");
 
 CREATE TABLE "friendship" (
-    "low" {text} NOT NULL REFERENCES "member" ("key"),
-    "high" {text} NOT NULL REFERENCES "member" ("key"),
+    "low" {id} NOT NULL REFERENCES "member" ("key"),
+    "high" {id} NOT NULL REFERENCES "member" ("key"),
     "created_at_ms" BIGINT NOT NULL,
     PRIMARY KEY ("low", "high"),
     CHECK ("low" < "high")
@@ -87,7 +88,7 @@ CREATE TABLE "friendship" (
 CREATE INDEX "friendship_high" ON "friendship" ("high", "low");
 
 CREATE TABLE "access_token" (
-    "id" {text} PRIMARY KEY,
+    "id" {id} PRIMARY KEY,
     "hash" {text} NOT NULL,
     "scope" {text} NOT NULL CHECK ("scope" IN ('read', 'submit', 'admin')),
     "member" {text},
@@ -102,8 +103,8 @@ CREATE TABLE "access_token" (
 CREATE TABLE "commit" (
     "partition" INTEGER NOT NULL,
     "seq" BIGINT NOT NULL CHECK ("seq" > 0),
-    "id" {text} NOT NULL,
-    "parent" {text} NOT NULL,
+    "id" {id} NOT NULL,
+    "parent" {id} NOT NULL,
     "accepted_at_ms" BIGINT NOT NULL,
     "clock_ms" BIGINT NOT NULL,
     "events" INTEGER NOT NULL,
@@ -122,12 +123,12 @@ CREATE TABLE "score_event" (
     "event_index" INTEGER NOT NULL CHECK ("event_index" >= 0),
     "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
     "generation" INTEGER NOT NULL,
-    "member" {text} NOT NULL REFERENCES "member" ("key"),
-    "kind" {text} NOT NULL CHECK ("kind" IN ('SCORE', 'REMOVAL', 'VOID')),
+    "member" {id} NOT NULL REFERENCES "member" ("key"),
+    "kind" {id} NOT NULL CHECK ("kind" IN ('SCORE', 'REMOVAL', 'VOID')),
     "score" BIGINT,
     "at_ms" BIGINT,
     "at_sent" BOOLEAN NOT NULL,
-    "event_id" {text},
+    "event_id" {id},
     "segments" {text} NOT NULL,
     "void_partition" INTEGER,
     "void_seq" BIGINT,
@@ -180,8 +181,8 @@ CREATE TABLE "dead_letter" (
 -- board, member and segment identify a row.
 CREATE TABLE "standing" (
     "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
-    "segment" {text} NOT NULL,
-    "member" {text} NOT NULL REFERENCES "member" ("key"),
+    "segment" {key} NOT NULL,
+    "member" {id} NOT NULL REFERENCES "member" ("key"),
     "score" BIGINT NOT NULL,
     "rank_key" BIGINT NOT NULL CHECK ("rank_key" >= 0),
     "partition" INTEGER NOT NULL,
@@ -197,8 +198,8 @@ CREATE TABLE "sealed_period" (
     "no" {serial},
     "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
     "generation" INTEGER NOT NULL,
-    "window" {text} NOT NULL,
-    "segment" {text} NOT NULL,
+    "window" {id} NOT NULL,
+    "segment" {key} NOT NULL,
     "start_ms" BIGINT NOT NULL,
     "label" {text} NOT NULL,
     "sealed_at_ms" BIGINT NOT NULL,
@@ -209,7 +210,7 @@ CREATE TABLE "sealed_period" (
 );
 CREATE TABLE "sealed_entry" (
     "standings_no" BIGINT NOT NULL,
-    "member" {text} NOT NULL,
+    "member" {id} NOT NULL,
     "score" BIGINT NOT NULL,
     "rank_key" BIGINT NOT NULL CHECK ("rank_key" >= 0),
     "partition" INTEGER NOT NULL,
@@ -230,7 +231,7 @@ CREATE TABLE "archive_mark" (
     PRIMARY KEY ("board_no", "partition")
 );
 CREATE TABLE "archive_file" (
-    "path" {text} PRIMARY KEY,
+    "path" {key} PRIMARY KEY,
     "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
     "partition" INTEGER NOT NULL,
     "month" {text} NOT NULL,
@@ -245,7 +246,7 @@ CREATE TABLE "archive_file" (
 );
 -- The files of commits that have left the table commit.
 CREATE TABLE "commit_file" (
-    "path" {text} PRIMARY KEY,
+    "path" {key} PRIMARY KEY,
     "partition" INTEGER NOT NULL,
     "first_seq" BIGINT NOT NULL CHECK ("first_seq" > 0),
     "last_seq" BIGINT NOT NULL CHECK ("last_seq" >= "first_seq"),
@@ -256,8 +257,8 @@ CREATE TABLE "commit_file" (
 );
 CREATE TABLE "archived_entry" (
     "board_no" BIGINT NOT NULL REFERENCES "board" ("no"),
-    "member" {text} NOT NULL,
-    "segment" {text} NOT NULL,
+    "member" {id} NOT NULL,
+    "segment" {key} NOT NULL,
     "through_seq" BIGINT NOT NULL CHECK ("through_seq" > 0),
     "partition" INTEGER NOT NULL,
     "score" BIGINT,
@@ -270,14 +271,14 @@ CREATE TABLE "archived_entry" (
 -- running is the name of a running job's lease. It is unique, and null once the job has ended.
 CREATE TABLE "job" (
     "id" {serial},
-    "kind" {text} NOT NULL,
+    "kind" {id} NOT NULL,
     "board_no" BIGINT REFERENCES "board" ("no"),
     "state" {text} NOT NULL CHECK ("state" IN ('RUNNING', 'DONE', 'FAILED')),
     "progress" {double} NOT NULL CHECK ("progress" BETWEEN 0 AND 1),
     "started_at_ms" BIGINT NOT NULL,
     "finished_at_ms" BIGINT,
     "summary" {text},
-    "running" {text},
+    "running" {key},
     "holder" {text},
     "heartbeat_at_ms" BIGINT,
     CHECK (("state" = 'RUNNING') = ("running" IS NOT NULL)),
@@ -291,7 +292,7 @@ CREATE INDEX "job_kind" ON "job" ("kind", "id");
 CREATE INDEX "job_board" ON "job" ("board_no", "id");
 
 CREATE TABLE "schedule" (
-    "name" {text} PRIMARY KEY,
+    "name" {id} PRIMARY KEY,
     "due_at_ms" BIGINT NOT NULL,
     "taken_at_ms" BIGINT NOT NULL,
     "attempts" INTEGER NOT NULL CHECK ("attempts" > 0),

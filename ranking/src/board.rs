@@ -14,8 +14,8 @@ use crate::board::layout::Layouts;
 use crate::board::rules::Rules;
 use crate::error::{Error, Result};
 use crate::id::BoardNo;
-use crate::seal::Sealed;
 use crate::window::Window;
+use crate::window::seal::Sealed;
 
 /// Which scores are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -10,9 +10,10 @@ use crate::id::{BoardNo, EventId, MemberId, PartitionNo};
 /// The parent of the first commit of every partition.
 pub const ROOT_COMMIT: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// The version of the key layout, part of every head. It changes with the layout: a program ignores
-/// a head with another version, and recovery loads the partition from SQL.
-const KEY_LAYOUT: &str = "4";
+/// The version of the key layout, part of every head, a number. It changes with the layout: a
+/// program ignores a head with an earlier version, and recovery loads the partition from SQL. One
+/// with a later version it leaves as it is.
+pub(crate) const KEY_LAYOUT: &str = "4";
 
 /// The most events in one commit.
 pub const COMMIT_EVENTS_MAX: usize = 1000;
@@ -131,6 +132,13 @@ impl Head {
         })();
         head.filter(|_| parts.next().is_none())
             .ok_or_else(|| Error::corrupt(format!("{text:?} is not a head of a partition")))
+    }
+
+    /// The layout in a head that a later program wrote; `None` for any other text.
+    pub fn later_layout(text: &str) -> Option<u32> {
+        let layout: u32 = text.split(' ').nth(2)?.parse().ok()?;
+        let own = KEY_LAYOUT.parse().ok()?;
+        Some(layout).filter(|layout| *layout > own)
     }
 
     /// The commit that follows it, without moving the deployment's clock. `random` is new for every

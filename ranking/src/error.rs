@@ -26,6 +26,10 @@ pub enum Error {
     /// Redis cannot be reached, is loading, or is out of memory: try again later.
     #[error("{0}")]
     Unavailable(String),
+    /// Redis is away, and SQL would have to do too much for an answer: try again later. The message
+    /// is for the client.
+    #[error("{0}")]
+    Overloaded(String),
     /// A rolling window of a board has not reached the requested period: roll it, then try again.
     #[error("a rolling window of board {0} has to be rolled first")]
     NotRolled(i64),

@@ -1,6 +1,7 @@
 //! The fold: how an event changes a member's state in a window. Used by the live path and by
 //! recovery, and as an oracle.
 
+pub mod period;
 pub mod replay;
 
 use crate::board::rules::Rules;

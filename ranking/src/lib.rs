@@ -4,12 +4,10 @@
 //! |---|---|
 //! | [`id`], [`error`] | identifiers; errors, split by what the caller should do |
 //! | [`text`] | the characters of new names |
-//! | [`score`], [`decay`] | exact decimals as raw integers; scores that lose weight with age |
+//! | [`score`] | exact decimals as raw integers; rank keys; decay |
 //! | [`board`] | a board's rules, checked once; admission; layouts; a partition's mark of a board |
-//! | [`window`] | windows of time and their periods, in any IANA zone |
-//! | [`rank_key`] | score and tie-break as one 62-bit number that a Redis double carries exactly |
+//! | [`window`] | windows of time and their periods, in any IANA zone; rolls and seals |
 //! | [`fold`] | how an event changes a member's state; histories replayed |
-//! | [`roll`], [`seal`] | the step of a rolling window to its next period; periods moved to SQL |
 //! | [`shard`] | a member's shard and partition |
 //! | [`standings_id`] | the names of standings |
 //! | [`commit`] | commits and their form in the log |
@@ -20,14 +18,10 @@
 
 pub mod board;
 pub mod commit;
-pub mod decay;
 pub mod error;
 pub mod fold;
 pub mod id;
-pub mod rank_key;
-pub mod roll;
 pub mod score;
-pub mod seal;
 pub mod shard;
 pub mod standings_id;
 pub mod store;

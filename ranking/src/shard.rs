@@ -57,6 +57,12 @@ impl Partitions {
         each_once.into_iter().collect()
     }
 
+    /// True if a partition holds a shard of the board with a number and that many shards, at least
+    /// one.
+    pub fn holds(self, partition: PartitionNo, no: BoardNo, shards: u16) -> bool {
+        (0..shards).any(|shard| self.place(no, shards, shard) == partition)
+    }
+
     /// The partition that holds all of a member's entries on a board.
     pub fn of_member(self, board: &Board, member: &MemberId) -> PartitionNo {
         self.of(board, shard_of(member, board.rules.shards))
@@ -118,6 +124,8 @@ pub(crate) mod tests {
             places.sort_unstable();
             places.dedup();
             assert_eq!(places.len(), usize::from(shards));
+            let held = (0..16).filter(|no| partitions.holds(PartitionNo(*no), BoardNo(7), shards));
+            assert_eq!(held.collect::<Vec<u16>>(), places);
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::board::Board;
 use crate::id::BoardNo;
-use crate::seal::SealName;
+use crate::window::seal::SealName;
 use crate::window::{Period, Window};
 
 /// The standings of one board, segment, window and period. All shards share this name.

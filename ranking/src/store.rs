@@ -72,6 +72,7 @@ struct Scripts {
     page: Script,
     around: Script,
     rank: Script,
+    neighbors: Script,
     renew: Script,
     log: Script,
 }
@@ -91,6 +92,7 @@ impl Scripts {
             page: with_order(include_str!("store/script/page.lua")),
             around: with_order(include_str!("store/script/around.lua")),
             rank: Script::new(include_str!("store/script/rank.lua")),
+            neighbors: Script::new(include_str!("store/script/neighbors.lua")),
             log: Script::new(include_str!("store/script/log.lua")),
             renew: Script::new(include_str!("store/script/renew.lua")),
         }
@@ -107,6 +109,7 @@ impl Scripts {
             &self.page,
             &self.around,
             &self.rank,
+            &self.neighbors,
             &self.renew,
             &self.log,
         ] {
@@ -149,6 +152,12 @@ impl Store {
     /// no commit waits for them.
     pub fn for_reads(&self) -> Self {
         Self { inner: self.inner.clone(), lane: Lane::Reads }
+    }
+
+    /// The same store, for the probe that asks whether the servers answer: it has connections of
+    /// its own, on which nothing is before its question.
+    pub fn for_probe(&self) -> Self {
+        Self { inner: self.inner.clone(), lane: Lane::Probe }
     }
 
     /// Sets the id of the deployment that reads and writes by it and its clones; the first one

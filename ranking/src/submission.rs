@@ -14,12 +14,12 @@ use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Event, EventKind, Head};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, EventId, MemberId};
-use crate::rank_key::RankKey;
-use crate::roll::{RollMark, Rolls};
-use crate::seal::{SealMark, SealName};
+use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::submission::batch::Batch;
 use crate::submission::event_ids::{Seen, seen_field};
+use crate::window::roll::{RollMark, Rolls};
+use crate::window::seal::{SealMark, SealName};
 use crate::window::{Period, Window};
 
 /// A score to be accepted.

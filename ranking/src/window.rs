@@ -9,6 +9,8 @@ pub mod calendar;
 mod hour;
 mod name;
 pub mod period;
+pub mod roll;
+pub mod seal;
 
 pub use name::parse_zone;
 pub use period::{AT_MS_MAX, Period};

@@ -10,7 +10,7 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 use ranking::board::Board;
 use ranking::board::rules::{Rules, RulesInput};
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 use ranking::store::stage::payload;
 use ranking::window::Window;
 use redis::aio::MultiplexedConnection;

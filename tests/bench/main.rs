@@ -9,6 +9,7 @@
 //! | [`peers`] | the rates of other libraries, and of SQL alone |
 //! | [`history`] | rebuilds and diffs of millions of entries, beside polars, DuckDB and `RESTORE` |
 //! | [`giant`] | one rebuild of a hundred million members |
+//! | [`boards`] | many small boards: a server at rest, a recovery and a diff |
 //! | [`attacks`] | what each attack costs, and what it makes others wait |
 //! | [`siege`] | what readers wait for beside a thousand hostile connections |
 //! | [`server`] | the server and its load generator |
@@ -26,6 +27,7 @@
 )]
 
 mod attacks;
+mod boards;
 mod chart;
 mod cost;
 mod figures;
@@ -104,6 +106,9 @@ async fn main() {
         history::measure(Scale(scale.0 * part), &mut figures).await;
     }
     // Linux counts what a process takes.
+    if asked("boards") && cfg!(target_os = "linux") {
+        boards::measure(Stores::open(PARTITIONS).await, scale, &mut figures).await;
+    }
     if asked("attacks") && cfg!(target_os = "linux") {
         attacks::measure(&mut figures).await;
         siege::measure(scale, &mut figures).await;

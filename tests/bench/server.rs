@@ -126,6 +126,11 @@ impl Server {
         server
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks one thing as the admin; the data.
     pub(crate) async fn ask(&self, query: &str, variables: Value) -> Value {
         let answer = self.client.post(format!("{}/graphql", self.url));

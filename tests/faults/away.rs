@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use tests::trial::load::State;
 use tests::trial::load::steady::Phase;
 use tests::trial::world::{Shape, World};
 use tokio::task::block_in_place;
@@ -57,9 +56,8 @@ async fn stay_away(world: &mut World) {
 async fn catch_up(world: &World) -> Duration {
     let (began, longest) = (Instant::now(), away() + Duration::from_secs(120));
     loop {
-        let is_confirmed = |state: State| matches!(state, State::Applied | State::Durable);
         let confirmed =
-            world.load.records().iter().filter(|record| is_confirmed(record.state)).count();
+            world.load.records().iter().filter(|record| record.state.is_confirmed()).count();
         sleep(PAUSE).await;
         let persisted = world.deployment.number(EVENTS).await;
         if usize::try_from(persisted).unwrap() >= confirmed {

@@ -72,12 +72,6 @@ fn master(world: &World, rng: &mut StdRng) -> u16 {
     cluster(world).master_of(&format!("laurel:{{{}}}:head", rng.random_range(0..4)))
 }
 
-fn pid(world: &World, port: u16) -> u32 {
-    let info: String = cluster(world).ask(port, &["INFO", "server"]);
-    let line = info.lines().find_map(|line| line.strip_prefix("process_id:"));
-    line.expect("it says its process").trim().parse().expect("it is a number")
-}
-
 async fn fail_over(world: &mut World, rng: &mut StdRng) {
     let old = master(world, rng);
     let new = cluster(world).replica_of(old);
@@ -104,7 +98,7 @@ async fn kill_master(world: &mut World, rng: &mut StdRng, replica: Replica) {
 async fn sleep_master(world: &mut World, rng: &mut StdRng) {
     let port = master(world, rng);
     let replica = cluster(world).replica_of(port);
-    let sleeper = pid(world, port);
+    let sleeper = cluster(world).pid(port);
     signal("STOP", sleeper);
     // Others may not be asked who is a master while this one does not answer.
     until("the replica has taken over", async || {
@@ -122,7 +116,7 @@ async fn outnumber(world: &mut World, rng: &mut StdRng) {
     let masters = cluster(world).masters();
     let replicas = masters.iter().map(|&port| cluster(world).replica_of(port));
     let others = masters.iter().copied().filter(|&port| port != alone);
-    let pids: Vec<u32> = replicas.chain(others).map(|port| pid(world, port)).collect();
+    let pids: Vec<u32> = replicas.chain(others).map(|port| cluster(world).pid(port)).collect();
     pids.iter().for_each(|&pid| signal("STOP", pid));
     sleep(world.duration(rng)).await;
     pids.iter().for_each(|&pid| signal("CONT", pid));

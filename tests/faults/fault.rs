@@ -52,6 +52,30 @@ pub(crate) struct Fault {
     pub(crate) inject: Inject,
 }
 
+impl Fault {
+    /// A fault of processes on PostgreSQL and one Redis: it loses nothing, and may refuse any
+    /// score.
+    pub(crate) const fn lossless(
+        name: &'static str,
+        does: &'static str,
+        part: Part,
+        inject: Inject,
+    ) -> Self {
+        let (shape, loses, refuses) = (Shape::POSTGRES, Loses::Nothing, Refuses::Any);
+        Self { name, does, shape, loses, refuses, part, inject }
+    }
+
+    /// One that refuses nothing either.
+    pub(crate) const fn harmless(
+        name: &'static str,
+        does: &'static str,
+        part: Part,
+        inject: Inject,
+    ) -> Self {
+        Self { refuses: Refuses::Nothing, ..Self::lossless(name, does, part, inject) }
+    }
+}
+
 /// Every fault, in the order of the table.
 pub(crate) fn all() -> Vec<Fault> {
     [

@@ -3,80 +3,51 @@
 
 use std::time::Duration;
 
-use rand::rngs::StdRng;
 use tests::servers::program::signal;
 use tests::servers::proxy::Point;
 use tests::trial::load::ID;
-use tests::trial::world::{Shape, World};
+use tests::trial::world::World;
 use tests::wait::PATIENCE;
 
-use crate::fault::{Fault, Loses, Part, Refuses};
+use crate::fault::{Fault, Part};
 
 pub(crate) const FAULTS: &[Fault] = &[
-    Fault {
-        name: "killed_before_commit",
-        does: "SIGKILL of a process whose commit has not reached Redis",
-        shape: Shape::POSTGRES,
-        loses: Loses::Nothing,
-        refuses: Refuses::Any,
-        part: Part::Soak,
-        inject: |world, rng| {
-            Box::pin(kill_at(world, rng, Store::Redis(COMMIT), Point::BeforeRequest))
-        },
-    },
-    Fault {
-        name: "killed_before_reply",
-        does: "SIGKILL of a process whose commit Redis has done, before the reply",
-        shape: Shape::POSTGRES,
-        loses: Loses::Nothing,
-        refuses: Refuses::Any,
-        part: Part::Short,
-        inject: |world, rng| {
-            Box::pin(kill_at(world, rng, Store::Redis(COMMIT), Point::BeforeReply))
-        },
-    },
-    Fault {
-        name: "killed_before_transaction",
-        does: "SIGKILL of a persister that has read the log and begins its transaction",
-        shape: Shape::POSTGRES,
-        loses: Loses::Nothing,
-        refuses: Refuses::Any,
-        part: Part::Soak,
-        inject: |world, rng| {
-            Box::pin(kill_at(world, rng, Store::Sql("BEGIN"), Point::BeforeRequest))
-        },
-    },
-    Fault {
-        name: "killed_in_transaction",
-        does: "SIGKILL of a persister that has written everything and not committed",
-        shape: Shape::POSTGRES,
-        loses: Loses::Nothing,
-        refuses: Refuses::Any,
-        part: Part::Soak,
-        inject: |world, rng| {
-            Box::pin(kill_at(world, rng, Store::Sql("COMMIT"), Point::BeforeRequest))
-        },
-    },
-    Fault {
-        name: "killed_before_trim",
-        does: "SIGKILL of a persister whose transaction SQL has committed, before it trims the log",
-        shape: Shape::POSTGRES,
-        loses: Loses::Nothing,
-        refuses: Refuses::Any,
-        part: Part::Short,
-        inject: |world, rng| {
-            Box::pin(kill_at(world, rng, Store::Sql("COMMIT"), Point::BeforeReply))
-        },
-    },
-    Fault {
-        name: "lost_transaction_reply",
-        does: "the reply to a COMMIT is lost, and the process lives",
-        shape: Shape::POSTGRES,
-        loses: Loses::Nothing,
-        refuses: Refuses::Any,
-        part: Part::Soak,
-        inject: |world, _| Box::pin(lose_transaction_reply(world)),
-    },
+    Fault::lossless(
+        "killed_before_commit",
+        "SIGKILL of a process whose commit has not reached Redis",
+        Part::Soak,
+        |world, _| Box::pin(kill_at(world, Store::Redis(COMMIT), Point::BeforeRequest)),
+    ),
+    Fault::lossless(
+        "killed_before_reply",
+        "SIGKILL of a process whose commit Redis has done, before the reply",
+        Part::Short,
+        |world, _| Box::pin(kill_at(world, Store::Redis(COMMIT), Point::BeforeReply)),
+    ),
+    Fault::lossless(
+        "killed_before_transaction",
+        "SIGKILL of a persister that has read the log and begins its transaction",
+        Part::Soak,
+        |world, _| Box::pin(kill_at(world, Store::Sql("BEGIN"), Point::BeforeRequest)),
+    ),
+    Fault::lossless(
+        "killed_in_transaction",
+        "SIGKILL of a persister that has written everything and not committed",
+        Part::Soak,
+        |world, _| Box::pin(kill_at(world, Store::Sql("COMMIT"), Point::BeforeRequest)),
+    ),
+    Fault::lossless(
+        "killed_before_trim",
+        "SIGKILL of a persister whose transaction SQL has committed, before it trims the log",
+        Part::Short,
+        |world, _| Box::pin(kill_at(world, Store::Sql("COMMIT"), Point::BeforeReply)),
+    ),
+    Fault::lossless(
+        "lost_transaction_reply",
+        "the reply to a COMMIT is lost, and the process lives",
+        Part::Soak,
+        |world, _| Box::pin(lose_transaction_reply(world)),
+    ),
 ];
 
 /// Texts in a commit's request to Redis: the key of its log, and an event.
@@ -89,7 +60,7 @@ enum Store {
 }
 
 /// Kills the process that sends the request: the first one, as the others stand still meanwhile.
-async fn kill_at(world: &mut World, _: &mut StdRng, store: Store, point: Point) {
+async fn kill_at(world: &mut World, store: Store, point: Point) {
     world.load.retarget(vec![world.apis[0].url().to_owned()]);
     for number in 1..world.apis.len() {
         signal("STOP", world.apis[number].pid());

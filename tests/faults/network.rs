@@ -5,90 +5,94 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use tests::servers::proxy::{Ending, Mode, Proxy};
-use tests::trial::world::{Shape, World};
+use tests::trial::world::World;
 use tokio::time::sleep;
 
-use crate::fault::{Fault, Inject, Loses, Part, Refuses};
-
-/// A fault of the way to Redis.
-const fn to_redis(name: &'static str, does: &'static str, part: Part, inject: Inject) -> Fault {
-    let (shape, loses, refuses) = (Shape::POSTGRES, Loses::Nothing, Refuses::Any);
-    Fault { name, does, shape, loses, refuses, part, inject }
-}
-
-/// A fault of the way to SQL, which refuses nothing.
-const fn to_sql(name: &'static str, does: &'static str, part: Part, inject: Inject) -> Fault {
-    Fault { refuses: Refuses::Nothing, ..to_redis(name, does, part, inject) }
-}
+use crate::fault::{Fault, Part};
 
 pub(crate) const FAULTS: &[Fault] = &[
-    to_redis(
+    Fault::lossless(
         "slow_redis",
         "each piece to and from Redis takes 20 ms to 1 s",
         Part::Soak,
         |w, rng| Box::pin(slow(w, rng, Store::Redis)),
     ),
-    to_redis("redis_in_bytes", "Redis is spoken to byte by byte", Part::Soak, |w, rng| {
+    Fault::lossless("redis_in_bytes", "Redis is spoken to byte by byte", Part::Soak, |w, rng| {
         Box::pin(during(w, rng, Store::Redis, Mode::Bytes))
     }),
-    to_redis("frozen_redis", "nothing goes to or from Redis for a while", Part::Soak, |w, rng| {
-        Box::pin(during(w, rng, Store::Redis, Mode::Frozen))
-    }),
-    to_redis(
+    Fault::lossless(
+        "frozen_redis",
+        "nothing goes to or from Redis for a while",
+        Part::Soak,
+        |w, rng| Box::pin(during(w, rng, Store::Redis, Mode::Frozen)),
+    ),
+    Fault::lossless(
         "half_open_redis",
-        "connections to Redis are forgotten on the way, and neither end is told",
+        "a router forgets connections to Redis, and tells neither end",
         Part::Soak,
         |w, rng| Box::pin(during(w, rng, Store::Redis, Mode::HalfOpen)),
     ),
-    to_redis("refused_redis", "no connection to Redis is to be had", Part::Soak, |w, rng| {
-        Box::pin(refused(w, rng, Store::Redis))
-    }),
-    to_redis(
+    Fault::lossless(
+        "refused_redis",
+        "no connection to Redis is to be had",
+        Part::Soak,
+        |w, rng| Box::pin(refused(w, rng, Store::Redis)),
+    ),
+    Fault::lossless(
         "lost_redis_replies",
         "every few replies of Redis are lost, and their connections closed",
         Part::Short,
         |w, rng| Box::pin(lost_replies(w, rng, Store::Redis, Ending::Close)),
     ),
-    to_redis(
+    Fault::lossless(
         "reset_redis",
         "every few replies of Redis are lost, and their connections reset",
         Part::Soak,
         |w, rng| Box::pin(lost_replies(w, rng, Store::Redis, Ending::Reset)),
     ),
-    to_redis("cut_redis", "connections to Redis end, again and again", Part::Soak, |w, rng| {
-        Box::pin(cut(w, rng, Store::Redis))
-    }),
-    to_sql("slow_sql", "each piece to and from SQL takes 20 ms to 1 s", Part::Soak, |w, rng| {
-        Box::pin(slow(w, rng, Store::Sql))
-    }),
-    to_sql("sql_in_bytes", "SQL is spoken to byte by byte", Part::Soak, |w, rng| {
+    Fault::lossless(
+        "cut_redis",
+        "connections to Redis end, again and again",
+        Part::Soak,
+        |w, rng| Box::pin(cut(w, rng, Store::Redis)),
+    ),
+    Fault::harmless(
+        "slow_sql",
+        "each piece to and from SQL takes 20 ms to 1 s",
+        Part::Soak,
+        |w, rng| Box::pin(slow(w, rng, Store::Sql)),
+    ),
+    Fault::harmless("sql_in_bytes", "SQL is spoken to byte by byte", Part::Soak, |w, rng| {
         Box::pin(during(w, rng, Store::Sql, Mode::Bytes))
     }),
-    to_sql("frozen_sql", "nothing goes to or from SQL for a while", Part::Soak, |w, rng| {
-        Box::pin(during(w, rng, Store::Sql, Mode::Frozen))
-    }),
-    to_sql(
+    Fault::harmless(
+        "frozen_sql",
+        "nothing goes to or from SQL for a while",
+        Part::Soak,
+        |w, rng| Box::pin(during(w, rng, Store::Sql, Mode::Frozen)),
+    ),
+    Fault::harmless(
         "half_open_sql",
-        "connections to SQL are forgotten on the way, and neither end is told",
+        "a router forgets connections to SQL, and tells neither end",
         Part::Short,
         |w, rng| Box::pin(during(w, rng, Store::Sql, Mode::HalfOpen)),
     ),
-    to_sql("refused_sql", "no connection to SQL is to be had", Part::Soak, |w, rng| {
+    Fault::harmless("refused_sql", "no connection to SQL is to be had", Part::Soak, |w, rng| {
         Box::pin(refused(w, rng, Store::Sql))
     }),
-    to_sql(
+    Fault::harmless(
         "lost_sql_replies",
         "every few replies of SQL are lost, and their connections closed",
         Part::Short,
         |w, rng| Box::pin(lost_replies(w, rng, Store::Sql, Ending::Close)),
     ),
-    to_sql(
+    Fault::harmless(
         "reset_sql",
         "every few replies of SQL are lost, and their connections reset",
         Part::Soak,
         |w, rng| Box::pin(lost_replies(w, rng, Store::Sql, Ending::Reset)),
     ),
-    to_sql("cut_sql", "connections to SQL end, again and again", Part::Soak, |w, rng| {
+    Fault::harmless("cut_sql", "connections to SQL end, again and again", Part::Soak, |w, rng| {
         Box::pin(cut(w, rng, Store::Sql))
     }),
 ];

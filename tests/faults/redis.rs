@@ -153,11 +153,7 @@ async fn restart_full(world: &mut World, rng: &mut StdRng) {
 }
 
 async fn fill_disk(world: &mut World, rng: &mut StdRng) {
-    let pids = [world.redis[0].pid()];
-    let disk = world.disk.as_ref().expect("its world has a small disk");
-    disk.fill(&pids);
-    sleep(world.duration(rng)).await;
-    disk.free(&pids);
+    world.fill_disk(&[world.redis[0].pid()], rng).await;
     // A server that gave up is started again, as an operator would.
     if world.redis[0].has_ended() {
         world.redis[0].kill();

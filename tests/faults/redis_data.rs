@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
+use tests::jobs::analytics::output_beside;
 use tests::trial::world::{Shape, World};
 use tokio::time::sleep;
 
@@ -39,8 +40,8 @@ pub(crate) const FAULTS: &[Fault] = &[
     ),
     losing(
         "damaged_redis_file",
-        "a byte in the middle of the append-only file changed; Redis does not start with it, and \
-            the operator moves it away",
+        "a byte in the middle of the append-only file changed; the operator moves away a file that \
+            Redis does not start with, and else repairs what `diff` finds",
         Part::Whole,
         |world, rng| Box::pin(damage_file(world, rng)),
     ),
@@ -64,7 +65,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     ),
     losing(
         "foreign_key",
-        "another client replaces the standings of a board by a text, until it deletes it",
+        "another client replaces the standings of a board by a text, until an operator empties Redis",
         Part::Whole,
         |world, rng| Box::pin(replace_standings(world, rng)),
     ),
@@ -119,12 +120,16 @@ async fn damage_file(world: &mut World, rng: &mut StdRng) {
     }
     world.redis[0].spawn(&[]);
     sleep(world.duration(rng)).await;
-    // A byte within a value does no harm to the file; the server then runs.
     if world.redis[0].has_ended() {
         world.redis[0].kill();
         world.redis[0].put_files(None);
         world.redis[0].launch();
+        return;
     }
+    // Redis does not see a byte that changed within a value.
+    let output = output_beside(&world.deployment, &["diff", "--full", "--repair"]).await;
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "diff: {error}");
 }
 
 /// The keys with this ending, by the prefix of all of them.
@@ -163,6 +168,7 @@ async fn replace_standings(world: &mut World, rng: &mut StdRng) {
         return;
     }
     let key = &found[rng.random_range(0..found.len())];
+    world.load.expect_damage();
     let () = world.redis[0].ask(&["SET", key, "foreign"]);
     sleep(world.duration(rng)).await;
     let () = world.redis[0].ask(&["DEL", key]);

@@ -5,54 +5,51 @@ use std::time::{Duration, Instant};
 use entity::sql::begin;
 use rand::RngExt;
 use rand::rngs::StdRng;
-use sea_orm::{ConnectionTrait, DatabaseConnection, Statement};
+use sea_orm::{ConnectionTrait, DatabaseConnection};
 use tests::trial::world::{Shape, World};
 use tests::wait::until;
 use tokio::time::sleep;
 
-use crate::fault::{Fault, Inject, Loses, Part, Refuses};
-
-/// A fault of PostgreSQL, which loses and refuses nothing.
-const fn of_postgres(name: &'static str, does: &'static str, part: Part, inject: Inject) -> Fault {
-    let (shape, loses, refuses) = (Shape::POSTGRES, Loses::Nothing, Refuses::Nothing);
-    Fault { name, does, shape, loses, refuses, part, inject }
-}
+use crate::fault::{Fault, Loses, Part, Refuses};
 
 pub(crate) const FAULTS: &[Fault] = &[
-    of_postgres(
+    Fault::harmless(
         "absent_postgres",
         "PostgreSQL stopped in order, and started again later",
         Part::Short,
         |world, rng| Box::pin(stop(world, rng, How::Order)),
     ),
-    of_postgres(
+    Fault::harmless(
         "killed_postgres",
         "PostgreSQL stopped as by a crash, and started again",
         Part::Soak,
         |world, rng| Box::pin(stop(world, rng, How::Crash)),
     ),
-    of_postgres("stopped_postgres", "SIGSTOP of all of PostgreSQL", Part::Soak, |world, rng| {
-        Box::pin(stall(world, rng))
-    }),
-    of_postgres(
+    Fault::harmless(
+        "stopped_postgres",
+        "SIGSTOP of all of PostgreSQL",
+        Part::Soak,
+        |world, rng| Box::pin(stall(world, rng)),
+    ),
+    Fault::harmless(
         "ended_sessions",
         "`pg_terminate_backend` of all sessions, again and again",
         Part::Soak,
         |world, rng| Box::pin(end_sessions(world, rng)),
     ),
-    of_postgres(
+    Fault::harmless(
         "read_only_postgres",
         "PostgreSQL takes no writes, as a standby does",
         Part::Soak,
         |world, rng| Box::pin(refuse_writes(world, rng)),
     ),
-    of_postgres(
+    Fault::harmless(
         "locked_tables",
         "a session of another program locks the rows of `log_cursor` and the table `standing`",
         Part::Soak,
         |world, rng| Box::pin(lock_tables(world, rng)),
     ),
-    of_postgres(
+    Fault::harmless(
         "deadlock",
         "another program takes locks against the order of the persister, again and again",
         Part::Soak,
@@ -111,8 +108,7 @@ async fn end_sessions(world: &mut World, rng: &mut StdRng) {
     let db = world.deployment.sql().await;
     let end = Instant::now() + world.duration(rng);
     while Instant::now() < end {
-        let statement = Statement::from_string(db.get_database_backend(), END_OTHERS);
-        db.query_all_raw(statement).await.unwrap();
+        run(&db, END_OTHERS).await;
         sleep(Duration::from_millis(rng.random_range(10..700))).await;
     }
     db.close().await.unwrap();
@@ -121,13 +117,12 @@ async fn end_sessions(world: &mut World, rng: &mut StdRng) {
 async fn refuse_writes(world: &mut World, rng: &mut StdRng) {
     let db = world.deployment.sql().await;
     run(&db, "ALTER DATABASE postgres SET default_transaction_read_only = on").await;
-    let statement = Statement::from_string(db.get_database_backend(), END_OTHERS);
-    db.query_all_raw(statement).await.unwrap();
+    run(&db, END_OTHERS).await;
     sleep(world.duration(rng)).await;
-    run(&db, "SET default_transaction_read_only = off").await;
-    run(&db, "ALTER DATABASE postgres SET default_transaction_read_only = off").await;
-    let statement = Statement::from_string(db.get_database_backend(), END_OTHERS);
-    db.query_all_raw(statement).await.unwrap();
+    // In a transaction of its own kind, as a connection forgets what was set when it is given back.
+    let writable = "ALTER DATABASE postgres SET default_transaction_read_only = off";
+    run(&db, &format!("BEGIN READ WRITE; {writable}; COMMIT")).await;
+    run(&db, END_OTHERS).await;
     db.close().await.unwrap();
 }
 

@@ -50,21 +50,14 @@ pub(crate) const FAULTS: &[Fault] = &[
 ];
 
 async fn fill_sqlite_disk(world: &mut World, rng: &mut StdRng) {
-    let pids = world.pids();
-    let disk = world.disk.as_ref().expect("its world has a small disk");
-    disk.fill(&pids);
-    sleep(world.duration(rng)).await;
-    disk.free(&pids);
+    world.fill_disk(&world.pids(), rng).await;
     // All that is confirmed from here on has to outlive the processes.
     sleep(world.duration(rng)).await;
     kill_all(world).await;
 }
 
 async fn fill_postgres_disk(world: &mut World, rng: &mut StdRng) {
-    let disk = world.disk.as_ref().expect("its world has a small disk");
-    disk.fill(&[]);
-    sleep(world.duration(rng)).await;
-    disk.free(&[]);
+    world.fill_disk(&[], rng).await;
     world.postgres().revive();
 }
 

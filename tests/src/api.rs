@@ -148,13 +148,19 @@ impl Api {
         api
     }
 
-    /// Waits until `/readyz` is OK.
+    /// Waits until it takes scores, as `/readyz` says.
     pub async fn wait_until_ready(&self) {
-        until("api serve is ready", async || {
-            let answer = self.client.get(format!("{}/readyz", self.url)).send().await;
-            answer.ok().filter(|answer| answer.status() == StatusCode::OK)
-        })
-        .await;
+        until("api serve is ready", async || self.is_ready().await.then_some(())).await;
+    }
+
+    /// True if it takes scores, as `/readyz` says.
+    pub async fn is_ready(&self) -> bool {
+        let asking = async {
+            let answer = self.client.get(format!("{}/readyz", self.url)).send().await?;
+            let answer = answer.error_for_status()?;
+            Ok::<_, reqwest::Error>(!answer.text().await?.contains("read from SQL"))
+        };
+        asking.await.unwrap_or(false)
     }
 
     /// Its address: `http://127.0.0.1:<port>`.

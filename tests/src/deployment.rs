@@ -1,7 +1,8 @@
 //! A deployment of a test's own: a data directory, a database and a Redis, removed when its last
 //! user is dropped.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,21 +10,68 @@ use std::time::Duration;
 
 use engine::settings::SqlSettings;
 use engine::settings::stores::Missing;
+use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use sea_orm::{ConnectionTrait, Database, DatabaseConnection, Statement};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, Statement};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use crate::servers::postgres::Postgres;
 use crate::servers::redis_cluster::RedisCluster;
 use crate::servers::redis_server::RedisServer;
-use crate::servers::{postgres, program};
+use crate::servers::{mariadb, postgres, program};
 
 /// The kind of database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sql {
     Sqlite,
     Postgres,
+    Mariadb,
+}
+
+impl Sql {
+    /// The databases that a test of all of them runs on: MariaDB only if LAUREL_TEST_MARIADB is 1.
+    pub fn all() -> Vec<Self> {
+        let mut all = vec![Self::Sqlite, Self::Postgres];
+        all.extend(Self::mariadb());
+        all
+    }
+
+    /// As [`Self::all`], with what goes with SQLite, and with servers.
+    pub fn all_with<T: Copy>([file, server]: [T; 2]) -> Vec<(Self, T)> {
+        let with = |sql: Self| (sql, if sql == Self::Sqlite { file } else { server });
+        Self::all().into_iter().map(with).collect()
+    }
+
+    /// MariaDB, if LAUREL_TEST_MARIADB is 1; says otherwise that its test does not run.
+    pub fn mariadb() -> Option<Self> {
+        let is_wanted = std::env::var("LAUREL_TEST_MARIADB").is_ok_and(|value| value == "1");
+        if !is_wanted {
+            println!("not on MariaDB: LAUREL_TEST_MARIADB=1 runs it");
+        }
+        is_wanted.then_some(Self::Mariadb)
+    }
+
+    /// A table `n` of the numbers `i` from 1 on, for a FROM.
+    pub fn numbers(self, count: impl Display) -> String {
+        let select = match self {
+            Self::Sqlite => format!(
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) SELECT i FROM n"
+            ),
+            Self::Postgres => format!("SELECT generate_series(1, {count}) AS i"),
+            Self::Mariadb => format!("SELECT CAST(seq AS SIGNED) AS i FROM seq_1_to_{count}"),
+        };
+        format!("({select}) AS n")
+    }
+
+    /// The URL of an empty database. A file of SQLite lies in the directory.
+    pub async fn new_database(self, dir: &Path) -> String {
+        match self {
+            Self::Sqlite => format!("sqlite://{}?mode=rwc", dir.join("test.sqlite").display()),
+            Self::Postgres => postgres::new_database().await,
+            Self::Mariadb => mariadb::new_database().await,
+        }
+    }
 }
 
 /// The owner of the redis-server.
@@ -59,12 +107,7 @@ impl Deployment {
     /// A new, empty deployment.
     pub async fn new(sql: Sql, redis: Redis) -> Arc<Self> {
         let dir = new_directory();
-        let database_url = match sql {
-            Sql::Sqlite => {
-                format!("sqlite://{}?mode=rwc", dir.path().join("test.sqlite").display())
-            }
-            Sql::Postgres => postgres::new_database().await,
-        };
+        let database_url = sql.new_database(dir.path()).await;
         Self::on(dir, database_url, redis)
     }
 
@@ -76,6 +119,16 @@ impl Deployment {
     /// A new deployment in a directory, on empty stores that the test starts and stops.
     pub fn elsewhere(dir: TempDir, database_url: String, redis_url: String) -> Arc<Self> {
         Self::of(dir, database_url, Servers::Elsewhere(redis_url))
+    }
+
+    /// A deployment on SQLite and a private Redis, from an archive of its directory.
+    pub fn stored(archive: &Path) -> Arc<Self> {
+        let dir = new_directory();
+        let mut unpack = Command::new("tar");
+        unpack.arg("-xzf").arg(archive).arg("-C").arg(dir.path());
+        assert!(unpack.status().unwrap().success(), "{unpack:?}");
+        let database = dir.path().join("data/laurel.sqlite");
+        Self::on(dir, format!("sqlite://{}?mode=rwc", database.display()), Redis::Private)
     }
 
     fn on(dir: TempDir, database_url: String, redis: Redis) -> Arc<Self> {
@@ -185,17 +238,37 @@ impl Deployment {
         self.try_redis().await.unwrap()
     }
 
+    /// Sends a command to Redis, a single server.
+    pub async fn ask_redis<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut self.redis().await).await.unwrap()
+    }
+
+    /// The keys of Redis, a single server, in order, each with its content as `DUMP` tells it.
+    pub async fn redis_contents(&self) -> Vec<(String, Option<Vec<u8>>)> {
+        let mut redis = self.redis().await;
+        let mut keys: Vec<String> = redis.keys("*").await.unwrap();
+        keys.sort();
+        let mut contents = vec![];
+        for key in keys {
+            // A token of a recovery may go between the two commands.
+            let dump = redis::cmd("DUMP").arg(&key).query_async(&mut redis).await.unwrap();
+            contents.push((key, dump));
+        }
+        contents
+    }
+
     /// The process id of the redis-server.
     pub async fn redis_pid(&self) -> u32 {
-        let info: String =
-            redis::cmd("INFO").arg("server").query_async(&mut self.redis().await).await.unwrap();
+        let info: String = self.ask_redis(&["INFO", "server"]).await;
         let line = info.lines().find_map(|line| line.strip_prefix("process_id:"));
         line.unwrap().trim().parse().unwrap()
     }
 
     /// A connection to the database.
     pub async fn sql(&self) -> DatabaseConnection {
-        Database::connect(&self.database_url).await.unwrap()
+        mariadb::connect(&self.database_url).await
     }
 
     /// The one number that a SELECT answers with.
@@ -205,10 +278,17 @@ impl Deployment {
         rows[0]
     }
 
-    /// The first column of a SELECT.
+    /// The first column of a SELECT. A cast to BIGINT is one to a number of that size everywhere.
     pub async fn column<T: sea_orm::TryGetable>(&self, select: &str) -> Vec<T> {
         let db = self.sql().await;
-        let statement = Statement::from_string(db.get_database_backend(), select);
+        let backend = db.get_database_backend();
+        let select = match backend {
+            DbBackend::MySql => {
+                select.replace(" AS BIGINT)", " AS SIGNED)").replace(" AS TEXT)", " AS CHAR)")
+            }
+            _ => select.to_owned(),
+        };
+        let statement = Statement::from_string(backend, select);
         let rows = db.query_all_raw(statement).await.unwrap();
         db.close().await.unwrap();
         rows.iter().map(|row| row.try_get_by_index(0).unwrap()).collect()

@@ -3,7 +3,7 @@
 //!
 //! | module | has |
 //! |---|---|
-//! | [`servers`] | what runs: the programs, PostgreSQL, Redis, Node.js; certificates |
+//! | [`servers`] | what runs: the programs, SQL, Redis, Node.js; certificates |
 //! | [`deployment`] | stores of its own for each test |
 //! | [`attack`] | hostile requests to a server of their own, and what they cost it |
 //! | [`api`] | a process that serves them, and what is asked of it |

@@ -2,6 +2,7 @@
 
 pub mod certificates;
 pub mod command_counts;
+pub mod mariadb;
 pub mod node;
 pub mod postgres;
 pub mod postgres_node;
@@ -10,3 +11,4 @@ pub mod proxy;
 pub mod redis_cluster;
 pub mod redis_node;
 pub mod redis_server;
+mod watchdog;

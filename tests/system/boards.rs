@@ -1,8 +1,11 @@
 //! Boards: created, changed, deleted, moved to other numbers of shards.
 
+mod agenda;
+mod at_rest;
 mod creation;
 mod deletion;
 mod deletion_under_load;
+mod numbers;
 mod reshard;
 mod reshard_crashes;
 mod reshard_load;

@@ -1,20 +1,16 @@
-//! Processes and stores that die, refuse, start at once, or do not belong together.
+//! Processes and stores that die, refuse or harm each other.
 
 mod clocks;
 mod cluster;
-mod earlier_layout;
-mod first_start;
 mod foreign_keys;
 mod foreign_log;
 #[cfg(target_os = "linux")]
 mod full_disk;
 mod killed_processes;
+mod long_recovery;
 mod out_of_memory;
-mod pasts;
+mod redis_away;
 mod refusing_stores;
 mod slow_server;
 mod sql_away;
-mod strangers;
-mod two_hosts;
 mod watched_stores;
-mod wrong_place;

@@ -1,6 +1,7 @@
 //! HTTP around GraphQL.
 
 mod connections;
+mod graphiql;
 mod limits;
 mod metrics;
 mod persisted_queries;

@@ -7,4 +7,5 @@ mod proof;
 mod repair;
 mod repair_archive;
 mod repair_random;
+mod report;
 mod runs;

@@ -1,8 +1,12 @@
 //! The stores and the ways to them: files, transactions, encryption, passwords, the private Redis.
 
+mod backup;
+mod backup_faults;
 mod clear_text;
 mod encryption;
 mod files;
+mod mariadb;
 mod old_rows;
 mod private_redis;
 mod transactions;
+mod upgrade;

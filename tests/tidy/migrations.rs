@@ -23,8 +23,8 @@ fn every_step_is_listed_in_the_order_of_names() {
     let mut findings = vec![];
     let steps: Vec<String> =
         files(&[".rs"]).iter().filter_map(|file| Some(step(&file.path)?.to_owned())).collect();
-    let declared: Vec<&str> =
-        list.text.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';')).collect();
+    let modules = list.text.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+    let declared: Vec<&str> = modules.filter(|name| name.starts_with("m2")).collect();
     let parts = list.text.split("Box::new(").skip(1);
     let applied: Vec<&str> = parts.filter_map(|part| part.split("::Migration)").next()).collect();
     if declared != steps {

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use anyhow::Result;
-use engine::archive::{self, Span};
 use engine::deployment::Deployment;
+use engine::history::archive::{self, Span};
 use entity::archive::{archive_mark, archived_entry};
 use entity::history::score_event;
 use ranking::board::Board;

@@ -1,7 +1,7 @@
 //! The check of a chain: every commit leads on from the one before, has the id that its content
 //! gives, and has the events that its leaves say.
 
-use engine::checkpoint::Checkpoint;
+use engine::history::checkpoint::Checkpoint;
 use entity::history::score_event;
 use entity::integrity::integrity_finding::Kind;
 use ranking::commit::ROOT_COMMIT;
@@ -97,7 +97,7 @@ impl Link {
             let note = "its commit has no such event";
             fault(Kind::Phantom, row.seq, Some(FaultyEvent::of(event)), note.to_owned());
         }
-        let missing = commit.events.iter().filter(|event| event.is_none()).count();
+        let missing = commit.missing();
         if is_whole && usize::try_from(row.gone) != Ok(missing) {
             let first = commit.events.iter().position(Option::is_none).unwrap_or_default();
             let event = FaultyEvent { index: first as i32, board_no: 0, member: String::new() };

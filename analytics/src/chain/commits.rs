@@ -49,6 +49,11 @@ impl Recorded {
             _ => self.strays.push(event),
         }
     }
+
+    /// The number of its events without a row.
+    pub fn missing(&self) -> usize {
+        self.events.iter().filter(|event| event.is_none()).count()
+    }
 }
 
 /// A page of commits.
@@ -120,17 +125,16 @@ impl<'a> Commits<'a> {
     /// Reads a page's rows, and which files hold events of it, at one moment; or says which file of
     /// commits cannot be read.
     async fn rows(&self, view: &DatabaseTransaction) -> Result<std::result::Result<Rows, String>> {
-        let of_commits = commit_file::of_partition(view, self.partition).await?;
-        let mut commits = match of_commits.iter().find(|file| file.last_seq > self.after_seq) {
+        let after_seq = self.after_seq;
+        let mut commits = match commit_file::first_after(view, self.partition, after_seq).await? {
             Some(file) => {
-                let after_seq = self.after_seq;
-                let read = || files::read(self.deployment, file, after_seq, COMMITS_MAX);
+                let read = || files::read(self.deployment, &file, after_seq, COMMITS_MAX);
                 match block_in_place(read) {
                     Ok(commits) => commits,
                     Err(error) => return Ok(Err(format!("{error:#}"))),
                 }
             }
-            None => commit::page_after(view, self.partition, self.after_seq, COMMITS_MAX).await?,
+            None => commit::page_after(view, self.partition, after_seq, COMMITS_MAX).await?,
         };
         let mut events = 0;
         let fits = commits.iter().take_while(|commit| {
@@ -144,10 +148,7 @@ impl<'a> Commits<'a> {
             return Ok(Ok(Rows { commits, events: vec![], files: vec![] }));
         };
         let partition = i32::from(self.partition);
-        let marks = archive_mark::Entity::find()
-            .filter(archive_mark::Column::Partition.eq(partition))
-            .all(view)
-            .await?;
+        let marks = archive_mark::of_partition(view, self.partition).await?;
         let marks: HashMap<i64, i64> =
             marks.into_iter().map(|mark| (mark.board_no, mark.archived_seq)).collect();
         let mut events = score_event::Entity::find()

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use engine::archive;
 use engine::deployment::Deployment;
+use engine::deployment::checksum::Sum;
+use engine::history::archive;
 use engine::partition::Partition;
 use entity::archive::{archive_file, commit_file};
 use entity::history::{commit, dead_letter, log_cursor, score_event};
@@ -42,7 +43,7 @@ pub async fn prune(deployment: &Deployment, before_ms: i64) -> Result<u64> {
     for partition in deployment.partitions() {
         for file in commit_file::of_partition(&partition.db, partition.no).await? {
             // A run that was killed left it.
-            remove(deployment, &other_path(&file.path))?;
+            parquet::remove_from_archive(deployment, &other_path(&file.path))?;
         }
         drop_rows(partition).await?;
         let last_seq = last_free(partition, before_ms).await?;
@@ -93,8 +94,8 @@ async fn last_free(partition: Partition<'_>, before_ms: i64) -> Result<i64> {
 /// Writes the next file of a partition, up to a commit, and records it once the disk has it.
 /// Returns false if there is nothing to write.
 async fn write(partition: Partition<'_>, last_seq: i64) -> Result<bool> {
-    let files = commit_file::of_partition(&partition.db, partition.no).await?;
-    let mut after_seq = files.last().map_or(0, |file| file.last_seq);
+    let last = commit_file::last(&partition.db, partition.no).await?;
+    let mut after_seq = last.map_or(0, |last| last.last_seq);
     let first_seq = after_seq + 1;
     let (mut rows, mut events): (Vec<commit::Model>, usize) = (vec![], 0);
     while rows.len() < COMMITS_MAX && events < EVENTS_MAX && after_seq < last_seq {
@@ -167,30 +168,16 @@ pub async fn abandon(
     }
     archive::abandon(deployment, file, gone, &again).await?;
     for (former, _) in &again {
-        remove(deployment, former)?;
+        parquet::remove_from_archive(deployment, former)?;
     }
     Ok(())
 }
 
 /// Writes commits to a file, and to its copy.
-fn write_at(deployment: &Deployment, path: &str, rows: &[commit::Model]) -> Result<parquet::Sum> {
-    let whole = deployment.archive_dir.join(path);
+fn write_at(deployment: &Deployment, path: &str, rows: &[commit::Model]) -> Result<Sum> {
     // SQL does not name it: a run that was killed left it.
-    parquet::remove(&whole)?;
-    let sum = parquet::write_durably(&whole, &mut frame(rows)?)?;
-    if let Some(copies) = &deployment.archive_copy_dir {
-        parquet::copy_durably(&whole, &copies.join(path), &sum)?;
-    }
-    Ok(sum)
-}
-
-/// Removes a file that SQL does not name, and its copy.
-fn remove(deployment: &Deployment, path: &str) -> Result<()> {
     parquet::remove(&deployment.archive_dir.join(path))?;
-    if let Some(copies) = &deployment.archive_copy_dir {
-        parquet::remove(&copies.join(path))?;
-    }
-    Ok(())
+    parquet::write_to_archive(deployment, path, &mut frame(rows)?)
 }
 
 /// The path at which a file of commits is written once more.
@@ -205,8 +192,8 @@ fn other_path(path: &str) -> String {
 /// has an event.
 async fn drop_rows(partition: Partition<'_>) -> Result<u64> {
     use commit::Column::{Partition as In, Seq};
-    let files = commit_file::of_partition(&partition.db, partition.no).await?;
-    let Some(last_seq) = files.last().map(|file| file.last_seq) else { return Ok(0) };
+    let Some(last) = commit_file::last(&partition.db, partition.no).await? else { return Ok(0) };
+    let last_seq = last.last_seq;
     let mut dropped = 0;
     loop {
         let first: Option<i64> = commit::Entity::find()

@@ -71,9 +71,9 @@ pub async fn history(deployment: &Deployment, arguments: &Arguments) -> Result<W
         while let Some(page) = pages.next().await? {
             ensure!(page.unread.is_empty(), "{}", page.unread.join("; "));
             for commit in &page.commits {
-                let held = commit.events.iter().flatten().count();
-                events += held;
-                gone += commit.events.len() - held;
+                let missing = commit.missing();
+                events += commit.events.len() - missing;
+                gone += missing;
                 last = commit.row.seq;
                 serde_json::to_writer(&mut file, &Line::of(commit)?)?;
                 file.write_all(b"\n")?;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use entity::history::score_event::{Kind, segments_text};
 use entity::history::{commit, score_event};
-use ranking::commit::content::{from_hex, to_hex};
+use ranking::commit::content::{LEAF_BYTES, from_hex, to_hex};
 use sea_orm::ActiveEnum;
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +66,7 @@ impl Line {
     /// If a row holds a value that the persister never writes.
     pub fn of(commit: &Recorded) -> Result<Self> {
         let row = &commit.row;
-        let leaves = row.leaves.chunks(ranking::commit::content::LEAF_BYTES);
+        let leaves = row.leaves.chunks(LEAF_BYTES);
         let events = leaves.zip(&commit.events).map(|(leaf, event)| {
             let content = event.as_ref().map(ContentOfLine::of).transpose()?;
             anyhow::Ok(EventOfLine { leaf: to_hex(leaf), content })
@@ -100,7 +100,7 @@ impl Line {
         let mut leaves = vec![];
         for event in &self.events {
             let leaf = bytes(&event.leaf)?;
-            ensure!(leaf.len() == 32, "expected a leaf of 64 hexadecimal digits");
+            ensure!(leaf.len() == LEAF_BYTES, "expected a leaf of 64 hexadecimal digits");
             leaves.extend(leaf);
         }
         let mut commit = Recorded::new(commit::Model {

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use engine::checkpoint::Checkpoint;
+use engine::history::checkpoint::Checkpoint;
 use entity::integrity::integrity_finding::Kind;
 use sea_orm::ActiveEnum;
 use serde::Serialize;
@@ -137,10 +137,10 @@ fn verify(arguments: &Arguments) -> Result<Verified> {
                 Some(checkpoint) => link.check(&checkpoint, &mut faults),
                 None => verified.unsigned += usize::from(due.range(link.seq..).next().is_none()),
             }
-            let held = commit.events.iter().flatten().count();
+            let missing = commit.missing();
             verified.commits += 1;
-            verified.events += held;
-            verified.gone += commit.events.len() - held;
+            verified.events += commit.events.len() - missing;
+            verified.gone += missing;
             verified.add(partition, faults);
             Ok(())
         })

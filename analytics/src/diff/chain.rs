@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use engine::checkpoint::Checkpoint;
 use engine::deployment::Deployment;
+use engine::history::checkpoint::Checkpoint;
 use engine::partition::Partition;
 use engine::reshard;
 use entity::archive::archive_mark;
@@ -57,24 +57,18 @@ pub(crate) async fn check(
 }
 
 async fn check_one(partition: Partition<'_>, is_changed: bool, job: &Job) -> Result<Vec<Fault>> {
+    let (db, no) = (&partition.db, partition.no);
+    let marks = || archive_mark::of_partition(db, no);
     let mut faults = vec![];
     for _ in 0..ATTEMPTS_MAX {
-        let marks = marks(partition).await?;
+        let before = marks().await?;
         faults = follow(partition, is_changed, job).await?;
         // Events that were archived or deleted meanwhile may have been missed in both places.
-        if faults.is_empty() || self::marks(partition).await? == marks {
+        if faults.is_empty() || marks().await? == before {
             break;
         }
     }
     Ok(faults)
-}
-
-/// How far the boards of a partition are archived.
-async fn marks(partition: Partition<'_>) -> Result<Vec<archive_mark::Model>> {
-    let of_partition = archive_mark::Entity::find()
-        .filter(archive_mark::Column::Partition.eq(i32::from(partition.no)))
-        .order_by_asc(archive_mark::Column::BoardNo);
-    Ok(of_partition.all(&partition.db).await?)
 }
 
 /// Follows a chain to SQL's cursor, and remembers how far it is sound.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use engine::deployment::Deployment;
+use engine::deployment::checksum::Sum;
 use engine::partition::Partition;
 use entity::archive::archive_file;
 use entity::integrity::integrity_finding::Kind;
@@ -83,7 +84,7 @@ pub(crate) async fn put_back(deployment: &Deployment, path: &str) -> Result<bool
     if wrong(&copy, &row).is_some() {
         return Ok(false);
     }
-    let sum = parquet::Sum { bytes: row.bytes.unsigned_abs(), sha256: row.sha256 };
+    let sum = Sum { bytes: row.bytes.unsigned_abs(), sha256: row.sha256 };
     parquet::copy_durably(&copy, &target, &sum)?;
     Ok(true)
 }

@@ -258,7 +258,7 @@ pub fn name_wrong_windows(findings: &mut [Finding]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ranking::rank_key::RankKey;
+    use ranking::score::rank_key::RankKey;
 
     fn held(key: i64, score: i64) -> Option<StoredValues> {
         Some(StoredValues::Key(RankKey::from_i64(key).unwrap(), score))

@@ -15,7 +15,7 @@ use ranking::window::Window;
 use sea_orm::EntityTrait;
 
 use crate::diff::finding::{Finding, What};
-use crate::frame::history::check_layout;
+use crate::frame::history::check_layouts;
 
 /// The keys of boards.
 pub(crate) struct Keys {
@@ -52,10 +52,10 @@ impl Keys {
             }
         }
         let mut keys = Self { by_part: BTreeMap::new(), foreign };
+        // Fails if a board moved, since the keys that a move brings to other partitions would look
+        // foreign.
+        check_layouts(&deployment.db, boards.iter().map(|(_, board, _)| board)).await?;
         for (row, board, _) in boards {
-            // Fails if the board moved, since the keys that a move brings to other partitions would
-            // look foreign.
-            check_layout(&deployment.db, board).await?;
             let of_board = by_board.remove(&board.no).unwrap_or_default();
             keys.take(deployment, row, board, of_board)?;
         }

@@ -16,11 +16,11 @@ use entity::board;
 use entity::integrity::integrity_finding::Kind;
 use ranking::board::Board;
 use ranking::id::PartitionNo;
-use ranking::rank_key::RankKey;
-use ranking::roll::{Coverage, Rolls};
-use ranking::seal::NEVER_MS;
+use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::window::Window;
+use ranking::window::roll::{Coverage, Rolls};
+use ranking::window::seal::NEVER_MS;
 use sea_orm::EntityTrait;
 use tokio::task::spawn_blocking;
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use engine::integrity::look::{Location, Locations, StoredValues, look_at_standings};
 use entity::sql::blocks::Columns;
 use futures::StreamExt;
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 

@@ -18,12 +18,11 @@ use engine::partition::Partition;
 use entity::archive::archive_mark;
 use entity::history::log_cursor;
 use entity::sql::blocks::{Block, Columns};
+use entity::sql::dialect::{integer, mixed, statement};
 use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::id::PartitionNo;
-use sea_orm::{
-    ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, EntityTrait, Statement,
-};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction};
 
 use super::sets::digest;
 
@@ -139,8 +138,7 @@ pub(crate) async fn sums(
     }
     let mut all = BTreeMap::new();
     for &partition in partitions {
-        let cursor = log_cursor::Entity::find_by_id(i32::from(partition)).one(&view).await?;
-        let Some(cursor) = cursor else { continue };
+        let Some(cursor) = log_cursor::of(&view, partition).await? else { continue };
         let mark = archive_mark::of(&view, no, partition).await?.archived_seq;
         let later =
             format!(r#"WHERE "partition" = {partition} AND "seq" > {mark} AND "board_no" = {no}"#);
@@ -181,16 +179,18 @@ impl Table<'_> {
             sums.push(format!(r#"SUM("{number}" >> 32)"#));
             sums.push(format!(r#"SUM(("{number}" % 65521) * "mixed")"#));
         }
-        let named = sums.iter().enumerate();
-        let named = named
-            .map(|(place, sum)| format!(r#"CAST(COALESCE({sum}, 0) AS BIGINT) AS "s{place}""#));
+        let backend = view.get_database_backend();
+        let named = sums.iter().enumerate().map(|(place, sum)| {
+            let sum = integer(backend, &format!("COALESCE({sum}, 0)"));
+            format!(r#"{sum} AS "s{place}""#)
+        });
         let named: Vec<String> = named.collect();
         let numbers = self.numbers.iter().map(|number| format!(r#""{number}""#));
         let numbers: Vec<String> = numbers.collect();
-        let besides = self
-            .besides
-            .iter()
-            .map(|(number, times)| format!(r#"COALESCE(CAST("{number}" AS BIGINT), 0) * {times}"#));
+        let besides = self.besides.iter().map(|(number, times)| {
+            let number = integer(backend, &format!(r#""{number}""#));
+            format!("COALESCE({number}, 0) * {times}")
+        });
         let besides: Vec<String> = besides.collect();
         // The limit keeps SQLite from computing "mixed" again for every sum.
         let sql = format!(
@@ -198,13 +198,13 @@ impl Table<'_> {
             named.join(", "),
             numbers.join(", "),
             besides.join(" + "),
-            self.mixed(view.get_database_backend()),
+            mixed(backend, self.texts),
             self.name,
             i64::MAX
         );
-        let statement = Statement::from_string(view.get_database_backend(), sql);
+        let asked = statement(backend, sql, []);
         let mut lines = BTreeMap::new();
-        for row in view.query_all_raw(statement).await.context("the rows cannot be summed")? {
+        for row in view.query_all_raw(asked).await.context("the rows cannot be summed")? {
             let mut line = String::new();
             for place in 0..sums.len() {
                 let sum: i64 = row.try_get("", &format!("s{place}"))?;
@@ -213,30 +213,5 @@ impl Table<'_> {
             lines.insert(row.try_get("", "partition")?, line);
         }
         Ok(lines)
-    }
-
-    /// SQL for a number of 16 bits made of a row's member and of its other texts.
-    fn mixed(&self, backend: DbBackend) -> String {
-        if backend == DbBackend::Postgres {
-            let texts = self.texts.iter().map(|text| format!(r#""{text}" || ' ' || "#));
-            let texts: String = texts.collect();
-            return format!(r#"(CAST(hashtext({texts}"member") AS BIGINT) & 65535)"#);
-        }
-        // SQLite has no hash. A member's length and last three characters count; of other texts,
-        // the length and the third last character.
-        let letter = |text: &str, place: i64, times: i64| {
-            format!(r#"COALESCE(unicode(substr("{text}", {place}, 1)), 0) * {times}"#)
-        };
-        let mut parts = vec![
-            r#"length("member") * 8191"#.to_owned(),
-            letter("member", -1, 31),
-            letter("member", -2, 4099),
-            letter("member", -3, 131_071),
-        ];
-        for text in self.texts {
-            parts.push(format!(r#"length("{text}") * 257"#));
-            parts.push(letter(text, -3, 16_381));
-        }
-        format!("(({}) & 65535)", parts.join(" + "))
     }
 }

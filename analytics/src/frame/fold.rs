@@ -215,7 +215,7 @@ mod tests {
     use ranking::board::rules::{Rules, RulesInput};
     use ranking::fold::replay::Replay;
     use ranking::id::{BoardNo, MemberId};
-    use ranking::rank_key::RankKey;
+    use ranking::score::rank_key::RankKey;
     use ranking::standings_id::StandingsId;
     use std::collections::{BTreeMap, HashSet};
 

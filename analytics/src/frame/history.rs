@@ -20,9 +20,9 @@ use polars::prelude::{
 use ranking::board::Board;
 use ranking::commit::Head;
 use ranking::id::{MemberId, PartitionNo};
-use ranking::roll::Rolls;
 use ranking::shard::{Partitions, shard_of};
-use sea_orm::{DatabaseConnection, DbBackend, EntityTrait};
+use ranking::window::roll::Rolls;
+use sea_orm::{DatabaseConnection, DbBackend};
 use tempfile::TempDir;
 use tokio::task::block_in_place;
 
@@ -140,12 +140,27 @@ pub async fn read_to(
 /// # Errors
 /// `Overtaken` if the board has moved since.
 pub async fn check_layout(db: &DatabaseConnection, board: &Board) -> Result<()> {
-    let row = board::Entity::find_by_id(board.no.0).one(db).await?;
-    let layouts = row.map(|row| row.to_ranking()).transpose()?;
-    ensure!(
-        layouts.is_none_or(|later| later.layouts.former == board.layouts.former),
-        Error::Overtaken(format!("board {} moved to another number of shards", board.no))
-    );
+    check_layouts(db, [board]).await
+}
+
+/// As [`check_layout`], for some boards.
+///
+/// # Errors
+/// As [`check_layout`].
+pub async fn check_layouts<'a>(
+    db: &DatabaseConnection,
+    boards: impl IntoIterator<Item = &'a Board>,
+) -> Result<()> {
+    let boards: BTreeMap<i64, &Board> =
+        boards.into_iter().map(|board| (board.no.0, board)).collect();
+    let numbers: Vec<i64> = boards.keys().copied().collect();
+    for row in board::of_numbers(db, &numbers).await? {
+        let board = boards[&row.no];
+        ensure!(
+            row.to_ranking()?.layouts.former == board.layouts.former,
+            Error::Overtaken(format!("board {} moved to another number of shards", board.no))
+        );
+    }
     Ok(())
 }
 

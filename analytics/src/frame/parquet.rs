@@ -1,34 +1,50 @@
 //! Parquet files: written whole or not at all, and identified by a checksum.
 
 use std::fs::{self, File};
-use std::io::{BufReader, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use engine::deployment::Deployment;
+use engine::deployment::checksum::{Sum, sum_of};
 use polars::prelude::{
     DataFrame, LazyFrame, ParquetCompression, ParquetReader, ParquetWriter, PlRefPath,
     ScanArgsParquet, SerReader,
 };
-use ranking::commit::content::to_hex;
-use sha2::{Digest, Sha256};
 
 use crate::display_path;
 use crate::job::failpoint;
 
-/// The size and the checksum of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sum {
-    /// The number of bytes.
-    pub bytes: u64,
-    /// The SHA-256, in hexadecimal digits.
-    pub sha256: String,
+/// Writes a frame to a file of the archive, and copies it if the archive has copies. The path is
+/// relative to the archive's directory.
+///
+/// # Errors
+/// If a disk does not take it or returns something else, or if the path is taken.
+pub fn write_to_archive(deployment: &Deployment, path: &str, frame: &mut DataFrame) -> Result<Sum> {
+    let whole = deployment.archive_dir.join(path);
+    let sum = write_durably(&whole, frame)?;
+    if let Some(copies) = &deployment.archive_copy_dir {
+        copy_durably(&whole, &copies.join(path), &sum)?;
+    }
+    Ok(sum)
+}
+
+/// Removes a file of the archive and its copy, if they exist.
+///
+/// # Errors
+/// If one cannot be removed.
+pub fn remove_from_archive(deployment: &Deployment, path: &str) -> Result<()> {
+    remove(&deployment.archive_dir.join(path))?;
+    if let Some(copies) = &deployment.archive_copy_dir {
+        remove(&copies.join(path))?;
+    }
+    Ok(())
 }
 
 /// Writes a frame beside its path, renames it once the disk has it, reads it back and compares.
 ///
 /// # Errors
 /// If the disk does not take it or returns something else, or if the path is taken.
-pub fn write_durably(path: &Path, frame: &mut DataFrame) -> Result<Sum> {
+fn write_durably(path: &Path, frame: &mut DataFrame) -> Result<Sum> {
     let beside = beside(path);
     let directory = path.parent().context("the path has no directory")?;
     let mut written = || -> Result<()> {
@@ -105,22 +121,7 @@ pub fn scan(path: &Path) -> Result<LazyFrame> {
 
 /// The size and the checksum of a file, as the disk gives it now.
 pub fn sum(path: &Path) -> Result<Sum> {
-    let mut hash = Sha256::new();
-    let mut bytes = 0;
-    let mut read = || -> Result<()> {
-        let mut file = BufReader::new(File::open(path)?);
-        let mut part = vec![0; 1 << 16];
-        loop {
-            let count = file.read(&mut part)?;
-            if count == 0 {
-                return Ok(());
-            }
-            bytes += count as u64;
-            hash.update(&part[..count]);
-        }
-    };
-    read().with_context(|| format!("{} cannot be read", display_path(path)))?;
-    Ok(Sum { bytes, sha256: to_hex(&hash.finalize()) })
+    sum_of(path).with_context(|| format!("{} cannot be read", display_path(path)))
 }
 
 /// Removes a file and the one written beside it, if they exist.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use polars::prelude::{DataFrame, Int64Chunked, StringChunked};
 use ranking::board::Board;
 use ranking::id::MemberId;
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::window::{Period, Window};
 

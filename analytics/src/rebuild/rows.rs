@@ -95,8 +95,7 @@ impl Rows<'_> {
         // No persister moves the cursor until the commit. The lock comes first, since SQLite has
         // one write lock.
         lock_cursor(self.partition.no).exec(transaction).await?;
-        let cursor = log_cursor::Entity::find_by_id(partition)
-            .one(transaction)
+        let cursor = log_cursor::of(transaction, self.partition.no)
             .await?
             .context("SQL has no cursor of the partition")?;
         // A client that deletes the board waits for this transaction before its rows are deleted.

@@ -264,7 +264,7 @@ fn curve(values: &[f64]) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
     use ranking::id::MemberId;
-    use ranking::rank_key::RankKey;
+    use ranking::score::rank_key::RankKey;
 
     /// Entries with these scores, which are sorted, the highest first; equal scores share a key.
     fn entries(scores: &[i64]) -> Vec<Entry> {

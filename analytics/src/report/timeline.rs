@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use polars::prelude::{ChunkAgg, DataFrame, IntoLazy, SortMultipleOptions};
 use ranking::board::Board;
 use ranking::board::State;
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 use ranking::window::{Period, Window};
 use serde::Serialize;
 

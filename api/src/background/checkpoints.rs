@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use engine::checkpoint::{self, Due};
 use engine::deployment::Deployment;
+use engine::history::checkpoint::{self, Due};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 

@@ -99,9 +99,9 @@ impl Daily {
 
 impl DailyDiff {
     async fn work(self, deployment: &Deployment, mut stop: watch::Receiver<bool>) {
-        let mut well = true;
+        let (mut well, mut known) = (true, Known::default());
         while !*stop.borrow() {
-            let looked = self.look(deployment, &mut stop).await;
+            let looked = self.look(deployment, &mut known, &mut stop).await;
             let was_well = std::mem::replace(&mut well, looked.is_ok());
             if let Err(error) = looked
                 && was_well
@@ -116,10 +116,15 @@ impl DailyDiff {
     }
 
     /// Runs the diff if it is due and no other process runs one.
-    async fn look(&self, deployment: &Deployment, stop: &mut watch::Receiver<bool>) -> Result<()> {
+    async fn look(
+        &self,
+        deployment: &Deployment,
+        known: &mut Known,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Result<()> {
         let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
         let due_at_ms = schedule::last_due_ms(self.minute_of_day, now_ms);
-        let take = timeout(SCHEDULE_TIMEOUT, take(deployment, due_at_ms, now_ms)).await;
+        let take = timeout(SCHEDULE_TIMEOUT, take(deployment, known, due_at_ms, now_ms)).await;
         if !take.context("the database took too long")?? {
             return Ok(());
         }
@@ -193,13 +198,35 @@ impl DailyDiff {
     }
 }
 
+/// The answers of SQL that stay as they are.
+#[derive(Debug, Default)]
+struct Known {
+    /// When the deployment was created, in Unix milliseconds.
+    born_ms: Option<i64>,
+    /// The last due time whose diff is done, in Unix milliseconds.
+    done_ms: Option<i64>,
+}
+
 /// Claims the diff that was due at an instant, unless it is claimed or one is running.
-async fn take(deployment: &Deployment, due_at_ms: i64, now_ms: i64) -> Result<bool> {
+async fn take(
+    deployment: &Deployment,
+    known: &mut Known,
+    due_at_ms: i64,
+    now_ms: i64,
+) -> Result<bool> {
     let db = &deployment.db;
-    let born = deployment::find(db).await?;
+    if known.born_ms.is_none() {
+        known.born_ms = deployment::find(db).await?.map(|born| born.created_at_ms);
+    }
     // A diff that was due before the deployment existed is not made up for.
-    Ok(born.is_some_and(|born| due_at_ms >= born.created_at_ms)
-        && job::running(db, NAME, None).await?.is_none()
+    if known.born_ms.is_none_or(|born_ms| due_at_ms < born_ms) || known.done_ms == Some(due_at_ms) {
+        return Ok(false);
+    }
+    if schedule::is_finished(db, NAME, due_at_ms).await? {
+        known.done_ms = Some(due_at_ms);
+        return Ok(false);
+    }
+    Ok(job::running(db, NAME, None).await?.is_none()
         && schedule::take(db, NAME, due_at_ms, now_ms).await?)
 }
 

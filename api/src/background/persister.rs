@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use engine::board::agenda::Agenda;
 use engine::deployment::Deployment;
 use entity::error::{Error, Result};
 use futures::FutureExt;
@@ -42,12 +43,6 @@ const SERVERS_INTERVAL: Duration = Duration::from_secs(5);
 const TRANSACTIONS_MAX: usize = 8;
 const TRANSACTIONS_OF_SERVER_MAX: usize = 4;
 
-/// The most partitions that this process loads at once.
-const LOADS_MAX: usize = 2;
-
-/// The longest time that a partition may take to be recovered.
-const RECOVERY_TIMEOUT: Duration = Duration::from_secs(3600);
-
 /// How long the rest of the log may take when the process stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(6);
 
@@ -59,7 +54,7 @@ const STUCK_INTERVAL: Duration = Duration::from_secs(60);
 struct Persister {
     deployment: Deployment,
     health: Arc<Health>,
-    loads: Arc<Semaphore>,
+    agenda: Arc<Agenda>,
     state: Arc<Mutex<State>>,
 }
 
@@ -86,12 +81,13 @@ pub(super) async fn persist(
     deployment: &Deployment,
     health: &Arc<Health>,
     signals: &Signals,
+    agenda: &Arc<Agenda>,
     mut stop: watch::Receiver<bool>,
 ) {
     let persister = Persister {
         deployment: deployment.clone(),
         health: health.clone(),
-        loads: Arc::new(Semaphore::new(LOADS_MAX)),
+        agenda: agenda.clone(),
         state: Arc::default(),
     };
     let (rounds, round) = watch::channel(0_u64);
@@ -186,6 +182,9 @@ impl Persister {
                     Ok(heads) => {
                         for (no, head) in partitions.iter().zip(heads) {
                             let head = head.ok();
+                            if let Some(head) = &head {
+                                self.agenda.see_head(*no, head);
+                            }
                             if head.is_none() || self.lock().settled.get(no) != head.as_ref() {
                                 running.start(self, *no, head, &transactions);
                             }
@@ -241,27 +240,15 @@ impl Persister {
 
     async fn try_settle(&self, no: PartitionNo, transactions: &Semaphore) -> Result<()> {
         let partition = self.deployment.partition(no);
-        // Neither semaphore is ever closed.
         let persist = || {
             let turn = async {
+                // The semaphore is never closed.
                 let _turn = transactions.acquire().await;
                 partition.persist().await
             };
             turn.boxed()
         };
-        let recover = || {
-            let turn = async {
-                let _turn = self.loads.acquire().await;
-                timeout(RECOVERY_TIMEOUT, partition.recover()).await.map_err(|_| {
-                    ranking::Error::Unavailable(format!(
-                        "the recovery of partition {no} took over {} s",
-                        RECOVERY_TIMEOUT.as_secs()
-                    ))
-                })?
-            };
-            turn.boxed()
-        };
-        partition.settle_by(persist, recover).await?;
+        partition.settle_by(persist).await?;
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::board::agenda::Agenda;
 use engine::deployment::Deployment;
 use engine::job::{self, Begun};
 use engine::settings::RetentionSettings;
@@ -29,7 +30,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long SQL may take to note that this process' jobs end.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long upkeep pauses between two rounds.
+/// How long the agenda of upkeep rests between two refreshes.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long after the deletion of a board upkeep purges the data that the deleting request left, in
@@ -57,15 +58,21 @@ pub async fn work(
     retained: RetentionSettings,
     stop: watch::Receiver<bool>,
 ) {
+    let agenda = Arc::new(Agenda::default());
+    let (refreshed, _) = watch::channel(());
+    let told = || (refreshed.subscribe(), stop.clone());
     tokio::join!(
         daily.work(&deployment, stop.clone()),
         checkpoints::work(&deployment, stop.clone()),
         retention::work(&deployment, &retained, stop.clone()),
-        persister::persist(&deployment, &health, &signals, stop.clone()),
-        upkeep(&deployment, stop.clone(), |deployment| {
-            finish_interrupted_work(deployment).boxed()
+        persister::persist(&deployment, &health, &signals, &agenda, stop.clone()),
+        refresh(&deployment, &agenda, &refreshed, stop.clone()),
+        upkeep(&deployment, &agenda, told(), |deployment, agenda| {
+            finish_interrupted_work(deployment, agenda).boxed()
         }),
-        upkeep(&deployment, stop, |deployment| roll(deployment).boxed()),
+        upkeep(&deployment, &agenda, told(), |deployment, agenda| {
+            roll(deployment, agenda).boxed()
+        }),
     );
     let now_ms = deployment.clock.now_ms();
     let ended = job::end_own(&deployment.db, "its server was stopped", now_ms);
@@ -78,21 +85,25 @@ pub async fn work(
     }
 }
 
-/// Repeats `work`, with a pause of [`UPKEEP_INTERVAL`], until `stop` is set.
-async fn upkeep(
+/// Refreshes the agenda, with a pause of [`UPKEEP_INTERVAL`], until `stop` is set, and tells each
+/// time that it is done.
+async fn refresh(
     deployment: &Deployment,
+    agenda: &Agenda,
+    refreshed: &watch::Sender<()>,
     mut stop: watch::Receiver<bool>,
-    work: impl for<'a> Fn(&'a Deployment) -> BoxFuture<'a, Result<()>>,
 ) {
     let mut well = true;
     while !*stop.borrow() {
         tokio::select! {
-            finished = timeout(UPKEEP_TIMEOUT, work(deployment)) => {
-                let late = || ranking::Error::Unavailable("it took too long".into()).into();
-                let finished = finished.unwrap_or_else(|_| Err(late()));
-                let was_well = std::mem::replace(&mut well, finished.is_ok());
-                if let Err(error) = finished && was_well {
-                    tracing::warn!(%error, "upkeep failed and is retried");
+            done = in_time(agenda.refresh(deployment)) => {
+                let was_well = std::mem::replace(&mut well, done.is_ok());
+                match done {
+                    Ok(()) => refreshed.send_replace(()),
+                    Err(error) if was_well => {
+                        tracing::warn!(%error, "the boards are not known and are asked for again");
+                    }
+                    Err(_) => {}
                 }
             }
             _ = stop.changed() => return,
@@ -104,33 +115,69 @@ async fn upkeep(
     }
 }
 
-async fn roll(deployment: &Deployment) -> Result<()> {
-    engine::roll::roll(deployment, deployment.clock.now_ms()).await?;
-    Ok(())
+/// Repeats `work` whenever the agenda was refreshed, until `stop` is set.
+async fn upkeep(
+    deployment: &Deployment,
+    agenda: &Agenda,
+    (mut refreshed, mut stop): (watch::Receiver<()>, watch::Receiver<bool>),
+    work: impl for<'a> Fn(&'a Deployment, &'a Agenda) -> BoxFuture<'a, Result<()>>,
+) {
+    let mut well = true;
+    while !*stop.borrow() {
+        tokio::select! {
+            told = refreshed.changed() => if told.is_err() {
+                return;
+            },
+            _ = stop.changed() => return,
+        }
+        tokio::select! {
+            finished = timeout(UPKEEP_TIMEOUT, work(deployment, agenda)) => {
+                let late = || ranking::Error::Unavailable("it took too long".into()).into();
+                let finished = finished.unwrap_or_else(|_| Err(late()));
+                let was_well = std::mem::replace(&mut well, finished.is_ok());
+                if let Err(error) = finished && was_well {
+                    tracing::warn!(%error, "upkeep failed and is retried");
+                }
+            }
+            _ = stop.changed() => return,
+        }
+    }
+}
+
+async fn roll(deployment: &Deployment, agenda: &Agenda) -> Result<()> {
+    engine::roll::roll_due(deployment, agenda, deployment.clock.now_ms()).await
 }
 
 /// Finishes interrupted work: voids of events that SQL refused and Redis still counts, windows to
 /// fill or drop, abandoned moves to another number of shards, due seals, dead jobs, and the data of
-/// deleted boards.
-async fn finish_interrupted_work(deployment: &Deployment) -> Result<()> {
-    engine::amend::void_dead_letters(deployment).await?;
+/// deleted boards. Asks SQL only for what the agenda says is there.
+async fn finish_interrupted_work(deployment: &Deployment, agenda: &Agenda) -> Result<()> {
+    let signs = agenda.signs();
+    if signs.dead_letters > 0 {
+        engine::history::amend::void_dead_letters(deployment).await?;
+    }
     // A board that fails must not stop the others.
-    let mut failed = None;
-    for board in in_time(engine::board::windows::unfinished(deployment)).await? {
+    let numbers = agenda.unfinished();
+    let unfinished = engine::board::windows::unfinished(deployment, &numbers);
+    let (boards, mut failed) = in_time(unfinished).await?;
+    for board in boards {
         if let Err(error) = engine::board::windows::finish(deployment, &board).await {
             failed = Some(error);
         }
     }
-    if let Err(error) = engine::reshard::look_after(deployment).await {
+    if agenda.has_moves()
+        && let Err(error) = engine::reshard::look_after(deployment).await
+    {
         failed = Some(error);
     }
-    if let Err(error) = seal(deployment).await {
+    if let Err(error) = seal(deployment, agenda).await {
         failed = Some(error);
     }
-    in_time(job::end_dead(&deployment.db, deployment.clock.now_ms())).await?;
-    let before_ms = deployment.clock.now_ms() - PURGE_AFTER_MS;
-    for board in in_time(engine::board::delete::left_over(deployment)).await? {
-        if board.deleted_at_ms.is_some_and(|at_ms| at_ms < before_ms)
+    if signs.jobs > 0 {
+        in_time(job::end_dead(&deployment.db, deployment.clock.now_ms())).await?;
+    }
+    for no in agenda.deleted_before(deployment.clock.now_ms() - PURGE_AFTER_MS) {
+        if let Some(board) = in_time(engine::board::delete::left_over(deployment, no)).await?
             && let Err(error) = engine::board::delete::purge(deployment, &board).await
         {
             failed = Some(error);
@@ -147,11 +194,12 @@ async fn in_time<T>(told: impl Future<Output = Result<T>>) -> Result<T> {
     })
 }
 
-/// Seals all due periods, as a job. Does nothing if another process runs that job, or if it failed
-/// a moment ago.
-async fn seal(deployment: &Deployment) -> Result<()> {
+/// Seals the due periods of some boards, as a job. Does nothing if another process runs that job,
+/// or if it failed a moment ago.
+async fn seal(deployment: &Deployment, agenda: &Agenda) -> Result<()> {
     let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
-    if !in_time(engine::seal::is_due(deployment, now_ms)).await?
+    let boards = in_time(engine::seal::due::boards(deployment, agenda, now_ms)).await?;
+    if boards.is_empty()
         || job::failed_since(db, entity::job::SEAL, None, now_ms - SEAL_AGAIN_MS).await?
     {
         return Ok(());
@@ -160,7 +208,7 @@ async fn seal(deployment: &Deployment) -> Result<()> {
     else {
         return Ok(());
     };
-    let sealed = engine::seal::seal(deployment, now_ms).await;
+    let sealed = engine::seal::seal_boards(deployment, boards, now_ms).await;
     let outcome = match &sealed {
         Ok(sealing) => Ok(sealing.to_string()),
         Err(error) => Err(error.to_string()),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::read::fallback::Answered;
 use engine::read::reader::Reader;
 use ranking::standings_id::StandingsId;
 use ranking::store::Store;
@@ -20,8 +21,15 @@ const HOT_ENTRIES_MAX: u64 = 1002;
 /// The cache of first pages of standings. Only requests that wait for a read that fails get its
 /// error.
 pub struct PageCache {
-    pages: SharedCache<PageName, Result<Arc<[RankedEntry]>>>,
+    pages: SharedCache<PageName, Result<Page>>,
     age: Duration,
+}
+
+/// A page, and how SQL answered for it, if it did instead of Redis.
+#[derive(Debug, Clone)]
+struct Page {
+    entries: Arc<[RankedEntry]>,
+    from_sql: Option<Answered>,
 }
 
 /// The name of a page.
@@ -33,9 +41,9 @@ struct PageName {
 }
 
 /// The approximate memory that a page takes, in bytes.
-fn page_bytes(name: &PageName, page: &Result<Arc<[RankedEntry]>>) -> usize {
+fn page_bytes(name: &PageName, page: &Result<Page>) -> usize {
     let entry = |placed: &RankedEntry| size_of::<RankedEntry>() + placed.member.as_str().len() + 32;
-    let entries = page.iter().flat_map(|page| page.iter());
+    let entries = page.iter().flat_map(|page| page.entries.iter());
     let name = name.standings.segment.len() + name.standings.period.len();
     entries.map(entry).sum::<usize>() + name + 256
 }
@@ -63,17 +71,25 @@ impl PageCache {
         let read = Box::pin(async {
             let began = Instant::now();
             match reader.forward_from(standings, position, limit).await {
-                Ok(entries) => (Ok(entries.into()), began + self.age),
+                Ok(entries) => {
+                    let from_sql = reader.answered_by_sql(standings, began).await;
+                    (Ok(Page { entries: entries.into(), from_sql }), began + self.age)
+                }
                 Err(error) => (Err(error.into()), began),
             }
         });
         if !Self::keeps(position, limit) {
             let (page, good_until) = read.await;
-            return Ok((page?, good_until));
+            return Ok((page?.entries, good_until));
         }
         let name = PageName { standings: standings.id.clone(), position, limit };
         let fetched = self.pages.find(&name, read).await;
         METRICS.pages.count(!fetched.is_own);
-        Ok((fetched.value?, fetched.good_until))
+        let page = fetched.value?;
+        if let Some(answered) = page.from_sql.filter(|_| !fetched.is_own) {
+            // For this request SQL answers now.
+            reader.note_from_sql(standings, answered).await;
+        }
+        Ok((page.entries, fetched.good_until))
     }
 }

@@ -1,7 +1,7 @@
 //! `laurel checkpoint`: signed statements about the history.
 
 use anyhow::{Context, Result};
-use engine::checkpoint::Due;
+use engine::history::checkpoint::Due;
 use engine::settings::StoreArguments;
 use engine::settings::stores::Missing;
 use entity::history::checkpoint;
@@ -27,7 +27,9 @@ pub async fn run(arguments: CheckpointArguments) -> Result<()> {
         for partition in deployment.partitions() {
             partition.settle().await.context("the log cannot be persisted")?;
         }
-        engine::checkpoint::make(&deployment, Due::Now).await.context("nothing was signed")?;
+        engine::history::checkpoint::make(&deployment, Due::Now)
+            .await
+            .context("nothing was signed")?;
     }
     for partition in deployment.partitions() {
         let rows = match arguments.all {

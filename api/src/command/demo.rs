@@ -252,7 +252,7 @@ async fn find_or_create(
     let rules = Rules::new(RulesInput { policy, windows, ..Default::default() })?;
     if let Some(row) = board::of_slug(db, slug).await? {
         let ours = board::of_rules(slug, title, &rules, "UTC", row.created_at_ms);
-        let ours = board::Model { no: row.no, ..ours };
+        let ours = board::Model { no: row.no, change: row.change, ..ours };
         ensure!(ours == row, "there is a board {slug} of your own; the demo will not touch it");
         return Ok((row.to_ranking()?, row.created_at_ms));
     }

@@ -16,7 +16,7 @@ use entity::access_token;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::worker::{CLOSE_TIMEOUT, STOP_TIMEOUT, Working};
+use super::worker::{Working, stop_in_time};
 use super::{ServeArguments, connect};
 use crate::access::{self, Scope};
 use crate::app::{App, SharedApp};
@@ -129,21 +129,14 @@ impl Started {
     async fn stop(self) {
         let Self { deployment, health, watch, app, serving, working } = self;
         tracing::info!("stopping: waiting for requests, commits and the log");
-        let ended = timeout(STOP_TIMEOUT, async {
+        let ending = async {
             serving.stop(REQUESTS_TIMEOUT).await;
             drain(app).await;
             if let Some(working) = working {
                 working.stop().await;
             }
-        });
-        if ended.await.is_err() {
-            tracing::warn!("stopping: the rest of the log waits in Redis for the next start");
-        }
-        health.stop();
-        drop(watch);
-        if timeout(CLOSE_TIMEOUT, deployment.close()).await.is_err() {
-            tracing::warn!("stopping: the stores did not close in time");
-        }
+        };
+        stop_in_time(deployment, &health, watch, ending).await;
     }
 }
 

@@ -21,8 +21,8 @@ use crate::health::Health;
 
 /// The time that the rest of the log may take when the process stops, and the stores to close:
 /// together less than the ten seconds after which supervisors kill.
-pub(super) const STOP_TIMEOUT: Duration = Duration::from_millis(7500);
-pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_millis(1500);
+const STOP_TIMEOUT: Duration = Duration::from_millis(7500);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// The time that a look-up may take; this process makes none for requests.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -47,7 +47,19 @@ pub async fn work(arguments: WorkerArguments, environment: Vec<(String, OsString
     let watch = Watch::start(&deployment);
     let working = Working::start(&deployment, &health, &Arc::default(), daily, arguments.retention);
     stop.wait().await;
-    if timeout(STOP_TIMEOUT, working.stop()).await.is_err() {
+    stop_in_time(deployment, &health, watch, working.stop()).await;
+    Ok(())
+}
+
+/// Waits until the work of a process has ended, then closes the stores, both as far as supervisors
+/// leave time.
+pub(super) async fn stop_in_time(
+    deployment: Deployment,
+    health: &Health,
+    watch: Watch,
+    ending: impl Future<Output = ()>,
+) {
+    if timeout(STOP_TIMEOUT, ending).await.is_err() {
         tracing::warn!("stopping: the rest of the log waits in Redis for the next start");
     }
     health.stop();
@@ -55,7 +67,6 @@ pub async fn work(arguments: WorkerArguments, environment: Vec<(String, OsString
     if timeout(CLOSE_TIMEOUT, deployment.close()).await.is_err() {
         tracing::warn!("stopping: the stores did not close in time");
     }
-    Ok(())
 }
 
 /// The background work, running.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
-use engine::amend::{Amended, Amendment, amend};
+use engine::history::amend::{Amended, Amendment, amend};
 use entity::archive::archive_file;
 use entity::board as board_row;
 use entity::history::{commit, score_event};

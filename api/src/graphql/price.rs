@@ -4,13 +4,16 @@
 //! the work for what only the work tells, such as the number of a member's friends. A look-up that
 //! a request makes once is paid once.
 
+use async_graphql::Context;
 use ranking::board::TieBreak;
 use ranking::id::MemberId;
 use ranking::standings_id::StandingsId;
 use ranking::store::read::Standings;
+use ranking::window::Window;
 
-use super::request::RequestState;
+use super::request::{RequestState, app, state};
 use super::standings::dense::DENSE_SCORES_MAX;
+use crate::app::App;
 use crate::error::Result;
 use crate::loader::totals::Total;
 
@@ -65,6 +68,9 @@ pub(crate) const BOARD_ROW: u64 = 10;
 /// Rows that SQL counts or skips for a point.
 const ROWS_SKIPPED: u64 = 20;
 
+/// The most points of the rows before a position: one alone is never refused.
+const POSITION_MAX: u64 = 400_000;
+
 /// A period that is counted, in each shard.
 const PERIOD: u64 = 2;
 
@@ -81,6 +87,8 @@ pub(crate) enum LookUp<'a> {
     FriendRanking(&'a StandingsId, &'a MemberId),
     Friends(&'a MemberId),
     Distribution(&'a StandingsId, i32),
+    /// Positions in SQL up to about two to the power of a number.
+    Position(&'a StandingsId, u32),
     /// Dense ranks up to a position of about two to the power of a number.
     Dense(&'a StandingsId, u32),
     Row(&'a str),
@@ -117,6 +125,27 @@ pub(crate) async fn total(
     Ok(count)
 }
 
+/// True if the entries are rows of SQL, where a position is found by counting.
+pub(crate) fn is_counted(app: &App, read: &Standings) -> bool {
+    let is_away = || app.deployment.redis_health.is_away(read.partitions());
+    read.is_sealed() || (read.id.window == Window::All && is_away())
+}
+
+/// Pays for the rows that SQL counted before a position, once it is known. Counts of one request
+/// share their scans.
+///
+/// # Errors
+/// `LIMIT_EXCEEDED` if the request's points are spent.
+pub(crate) fn pay_position(ctx: &Context<'_>, read: &Standings, position: u64) -> Result<()> {
+    let (state, depth) = (state(ctx), position.checked_ilog2().unwrap_or(0));
+    let is_paid =
+        !is_counted(app(ctx), read) || !state.loaders.is_new(&LookUp::Position(&read.id, depth));
+    if is_paid {
+        return Ok(());
+    }
+    state.spend((position / ROWS_SKIPPED).min(POSITION_MAX))
+}
+
 /// The number of entries.
 pub(crate) fn size(read: &Standings) -> u64 {
     match read.is_sealed() {
@@ -136,8 +165,8 @@ pub(crate) fn count(read: &Standings) -> u64 {
 }
 
 /// A page of up to `limit` entries from a position on.
-pub(crate) fn page_at(read: &Standings, position: u64, limit: usize) -> u64 {
-    let search = match (position, shards(read), read.is_sealed()) {
+pub(crate) fn page_at(app: &App, read: &Standings, position: u64, limit: usize) -> u64 {
+    let search = match (position, shards(read), is_counted(app, read)) {
         (0, _, _) | (_, 1, false) => 0,
         (_, _, true) => position / ROWS_SKIPPED,
         (_, shards, false) => {

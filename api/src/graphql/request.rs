@@ -31,7 +31,7 @@ pub struct RequestState {
 impl RequestState {
     /// The id of the client's token; empty without one.
     pub fn client(&self) -> Arc<str> {
-        self.principal.as_ref().map_or_else(|| "".into(), |principal| principal.id.clone())
+        self.principal.as_ref().map(|principal| principal.id.clone()).unwrap_or_default()
     }
 
     /// Spends points on work that is about to be done, beyond what the text of the query costs.

@@ -6,10 +6,11 @@ pub mod entries;
 pub mod entry;
 pub(crate) mod entry_page;
 pub mod period;
+pub mod source;
 
 use std::sync::Arc;
 
-use async_graphql::{Context, Enum, ID, Object, Result};
+use async_graphql::{Context, ID, Object, Result};
 use engine::read::choice::{self, PeriodChoice};
 use ranking::id::MemberId;
 use ranking::standings_id::StandingsId;
@@ -25,9 +26,10 @@ use super::standings::distribution::{BUCKETS_DEFAULT, Bucket, distribution, rank
 use super::standings::entries::{Entries, EntryConnection};
 use super::standings::entry::Entry;
 use super::standings::period::Period;
+use super::standings::source::{Source, source_of};
 use super::types::connection::{EntryCursor, PAGE_MAX, Page, limit};
 use super::types::global_id::{GlobalId, StandingsName};
-use super::types::scalar::{Decimal, int};
+use super::types::scalar::{DateTime, Decimal, int};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
@@ -35,15 +37,6 @@ use crate::loader::{Found, Place};
 
 /// The default number of neighbors on each side.
 const AROUND_DEFAULT: i32 = 5;
-
-/// The source of an answer.
-#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// Redis.
-    Live,
-    /// The sealed standings of past periods, in SQL.
-    Archive,
-}
 
 /// A choice among the standings of a board.
 #[derive(Debug, Default)]
@@ -153,6 +146,7 @@ impl Standings {
         price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price)?;
         let place = Place { standings: self.read.clone(), key: member.clone() };
         let found = state(ctx).loaders.entry(place).await?;
+        price::pay_position(ctx, &self.read, found.as_ref().map_or(0, |found| found.position))?;
         Ok(found.map(|found| Entry::new(self.clone(), member, found)))
     }
 
@@ -228,8 +222,15 @@ impl Standings {
     }
 
     /// The source of the answers.
-    async fn source(&self) -> Source {
-        if self.read.is_sealed() { Source::Archive } else { Source::Live }
+    async fn source(&self, ctx: &Context<'_>) -> Source {
+        source_of(ctx, &self.read).await.0
+    }
+
+    /// The instant up to which the answers have every score, about: that of the request if they
+    /// come from Redis, and else that up to which SQL has them. Null if the server has not seen
+    /// Redis since it started.
+    async fn as_of(&self, ctx: &Context<'_>) -> Option<DateTime> {
+        source_of(ctx, &self.read).await.1
     }
 
     /// The number of entries.
@@ -287,6 +288,8 @@ impl Standings {
         let members = member_ids(&members)?;
         state(ctx).spend(price::entries(&self.read, members.len()))?;
         let found = Box::pin(state(ctx).loaders.entries(&self.read, &members)).await?;
+        let deepest = found.iter().flatten().map(|found| found.position).max().unwrap_or(0);
+        price::pay_position(ctx, &self.read, deepest)?;
         let entry = |(found, member): (Option<Found>, MemberId)| {
             found.map(|found| Entry::new(self.clone(), member, found))
         };

@@ -24,8 +24,13 @@ pub struct PartitionHealth {
     pub error: Option<String>,
     head: u64,
     cursor: Option<u64>,
-    /// Heads above the cursor, oldest first, and when each was first seen.
-    seen: VecDeque<(u64, Instant)>,
+    /// Heads above the cursor, oldest first; when each was first seen, and when the partition was
+    /// last looked at before.
+    seen: VecDeque<(u64, Instant, Instant)>,
+    /// Since when it is not level, though its server answers.
+    waits_since: Option<Instant>,
+    /// When the head was last seen.
+    seen_at: Option<Instant>,
     /// When the cursor was last seen to move.
     moved_at: Option<Instant>,
 }
@@ -33,21 +38,32 @@ pub struct PartitionHealth {
 impl PartitionHealth {
     /// Notes the seq of the head.
     pub(super) fn see_head(&mut self, head: u64, now: Instant) {
+        let before = self.seen_at.replace(now).unwrap_or(now);
         if head < self.head {
-            self.seen.retain(|(seen, _)| *seen <= head);
+            self.seen.retain(|(seen, ..)| *seen <= head);
         }
         if head > self.head && head > self.cursor.unwrap_or(0) {
             if self.seen.len() >= SEEN_MAX {
-                // The first of the pairs stay, so the age of the oldest commit is right.
-                let mut stays = false;
-                self.seen.retain(|_| {
-                    stays = !stays;
-                    stays
-                });
+                // Of two heads the later one stays, with the instants of the earlier one: SQL is
+                // never thought to have more than it has.
+                let mut pairs = std::mem::take(&mut self.seen).into_iter();
+                while let Some(earlier) = pairs.next() {
+                    let (later, ..) = pairs.next().unwrap_or(earlier);
+                    self.seen.push_back((later, earlier.1, earlier.2));
+                }
             }
-            self.seen.push_back((head, now));
+            self.seen.push_back((head, now, before));
         }
         self.head = head;
+    }
+
+    /// True if it has waited for recovery so long already; called after each look at it.
+    pub(super) fn waits_for_recovery(&mut self, now: Instant, time: Duration) -> bool {
+        if self.is_level != Some(false) {
+            self.waits_since = None;
+            return false;
+        }
+        now.saturating_duration_since(*self.waits_since.get_or_insert(now)) >= time
     }
 
     /// Notes the seq of SQL's cursor.
@@ -56,7 +72,7 @@ impl PartitionHealth {
             self.moved_at = Some(now);
         }
         self.cursor = Some(cursor);
-        while self.seen.front().is_some_and(|(seen, _)| *seen <= cursor) {
+        while self.seen.front().is_some_and(|(seen, ..)| *seen <= cursor) {
             self.seen.pop_front();
         }
     }
@@ -68,8 +84,15 @@ impl PartitionHealth {
 
     /// How long the oldest commit that SQL lacks has waited, about.
     pub fn behind_for(&self, now: Instant) -> Duration {
-        let since = self.seen.front().map(|(_, since)| *since);
+        let since = self.seen.front().map(|(_, since, _)| *since);
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    /// The last instant of which SQL is known to have every commit, about; `None` if this process
+    /// has not seen the head since.
+    pub fn complete_at(&self) -> Option<Instant> {
+        let lacking = self.seen.front().map(|(.., before)| *before);
+        lacking.or(self.seen_at.filter(|_| self.cursor.is_some() && self.commits_behind() == 0))
     }
 
     /// True if SQL's cursor stands still although commits wait.
@@ -125,6 +148,53 @@ mod tests {
         assert!(!health.is_stuck(at(13)));
         health.is_level = Some(true);
         assert_eq!(health.stuck_by(at(30), false), Some("persister"));
+    }
+
+    #[test]
+    fn sql_is_complete_as_of_the_last_look_before_the_commit_that_it_lacks() {
+        let (mut health, start) = (PartitionHealth::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(health.complete_at(), None);
+        health.see_cursor(5, at(0));
+        health.see_head(5, at(1));
+        assert_eq!(health.complete_at(), Some(at(1)));
+        health.see_head(7, at(4));
+        health.see_head(9, at(8));
+        assert_eq!(health.complete_at(), Some(at(1)));
+        health.see_cursor(7, at(9));
+        assert_eq!(health.complete_at(), Some(at(4)));
+        health.see_cursor(9, at(9));
+        assert_eq!(health.complete_at(), Some(at(8)));
+    }
+
+    #[test]
+    fn sql_is_never_thought_complete_later_than_it_is() {
+        let (mut health, start) = (PartitionHealth::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        health.see_cursor(0, at(0));
+        // The head is 10 more at each second.
+        for second in 0..1000 {
+            health.see_head(10 * second, at(second));
+        }
+        for cursor in (0..9_990).step_by(7) {
+            health.see_cursor(cursor, at(1000));
+            // The last second at which the cursor had all.
+            let complete = health.complete_at().unwrap();
+            assert!(complete <= at(cursor / 10), "{cursor}");
+        }
+        assert!(health.complete_at().unwrap() >= at(900));
+    }
+
+    #[test]
+    fn only_a_partition_that_waits_long_waits_for_recovery() {
+        let (mut health, start) = (PartitionHealth::default(), Instant::now());
+        let mut waits = |is_level, seconds| {
+            health.is_level = is_level;
+            let now = start + Duration::from_secs(seconds);
+            health.waits_for_recovery(now, Duration::from_secs(4))
+        };
+        assert!(!waits(Some(false), 0) && !waits(Some(false), 3) && waits(Some(false), 4));
+        assert!(!waits(Some(true), 5) && !waits(Some(false), 6));
     }
 
     #[test]

@@ -25,10 +25,10 @@ use super::admission::Budget;
 use super::answers::AnswerKey;
 use super::check::Checked;
 use super::check::cost::Cost;
-use super::field_order;
 use super::parameters::Parameters;
 use super::persisted::QueryHash;
 use super::rates::{Client, Rates, RetryAfter};
+use super::response::field_order;
 use super::response::{Answer, MediaType, refuse, refuse_for, reject, server_error};
 use crate::access::{Principal, Scope};
 use crate::cache::shared::GoodUntil;
@@ -334,7 +334,7 @@ impl Asked {
     }
 
     /// Finds the answer: that of the same request which is being executed, or of this one. A
-    /// mutation is told when its client has gone.
+    /// mutation goes on when its client has gone, and learns it.
     async fn run(
         self,
         service: Service,

@@ -29,7 +29,7 @@ const FRONT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-
 
 /// The front page.
 pub async fn front() -> impl IntoResponse {
-    ([(CONTENT_SECURITY_POLICY, FRONT_POLICY)], Html(include_str!("index.html")))
+    ([(CONTENT_SECURITY_POLICY, FRONT_POLICY)], Html(include_str!("pages/index.html")))
 }
 
 /// Compresses the answers of routes for the clients that accept it.

@@ -1,6 +1,10 @@
 //! HTTP responses: answers in the media type that the client prefers, with the status that belongs
 //! to it.
 
+pub(crate) mod field_order;
+pub(crate) mod preference;
+pub(crate) mod tag;
+
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -12,10 +16,9 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
 use super::held::holding;
-use super::preference::Preference;
-use super::tag;
 use crate::error::{Error, ErrorCode};
 use crate::metrics::METRICS;
+use preference::Preference;
 
 /// The most errors in one answer.
 const ERRORS_MAX: usize = 20;

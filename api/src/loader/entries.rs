@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use dataloader::BatchFn;
 use ranking::id::MemberId;
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 use ranking::store::read::RankedEntry;
 
 use super::lookups::{In, Lookups, by_standings};

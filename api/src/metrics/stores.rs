@@ -46,6 +46,7 @@ pub(crate) struct Stores {
     asked: Mutex<Option<Instant>>,
     up: Family<Label, Gauge>,
     log_commits: ByPartition,
+    log_fill: Family<[(&'static str, u16); 1], Gauge<f64, AtomicU64>>,
     sql_lag_commits: ByPartition,
     sql_lag_seconds: Family<[(&'static str, u16); 1], Gauge<f64, AtomicU64>>,
     level: ByPartition,
@@ -66,6 +67,11 @@ impl Stores {
             asked: Mutex::new(None),
             up: registered(registry, "up", "1 if the store answers, else 0"),
             log_commits: registered(registry, "log_commits", "Commits in the log of a partition"),
+            log_fill: registered(
+                registry,
+                "log_fill",
+                "Part of its limit that the log of a partition has, in commits or in bytes",
+            ),
             sql_lag_commits: registered(
                 registry,
                 "sql_lag_commits",
@@ -146,7 +152,7 @@ impl Stores {
             };
             up("sql", sql.is_some());
             up("redis", redis.is_some());
-            self.set_logs(&sql.unwrap_or_default(), redis.unwrap_or_default());
+            self.set_logs(deployment, &sql.unwrap_or_default(), redis.unwrap_or_default());
             *asked = Some(Instant::now());
         }
         asked
@@ -242,13 +248,22 @@ impl Stores {
         }
     }
 
-    fn set_logs(&self, cursors: &HashMap<i32, u64>, logs: Vec<Option<LogLength>>) {
+    fn set_logs(
+        &self,
+        limits: &Deployment,
+        cursors: &HashMap<i32, u64>,
+        logs: Vec<Option<LogLength>>,
+    ) {
         for (partition, log) in (0..).zip(logs) {
             let Some(log) = log else { continue };
             let labels = [("partition", partition)];
             let gauge = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
             let of_log = self.log_commits.get_or_create_owned(&labels);
             of_log.set(gauge(log.commits));
+            let part = |count: u64, most: u64| count as f64 / most as f64;
+            let fill = part(log.commits, limits.log_commits_max);
+            let fill = fill.max(part(log.bytes, limits.log_bytes_max));
+            self.log_fill.get_or_create_owned(&labels).set(fill);
             // A partition without a head must be recovered first; until then its lag is unknown.
             if let (Some(seq), Some(cursor)) = (log.seq, cursors.get(&partition.into())) {
                 let lag = self.sql_lag_commits.get_or_create_owned(&labels);

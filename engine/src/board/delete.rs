@@ -11,8 +11,7 @@ use ranking::board::mark::BoardMark;
 use ranking::id::BoardNo;
 use sea_orm::sea_query::Expr;
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DatabaseConnection, EntityTrait,
-    QueryFilter, Statement,
+    ActiveValue::Set, ColumnTrait, Condition, DatabaseConnection, EntityTrait, QueryFilter,
 };
 
 use crate::deployment::Deployment;
@@ -22,6 +21,7 @@ use entity::board;
 use entity::error::Result;
 use entity::history::{commit, dead_letter, score_event};
 use entity::integrity::{integrity_finding, integrity_proof};
+use entity::sql::dialect::delete_returning;
 use entity::sql::{begin, by_member};
 
 /// The rows of one DELETE. Chunks let the persister write in between.
@@ -44,12 +44,10 @@ pub async fn mark(deployment: &Deployment, slug: &str) -> Result<Option<board::M
     Ok((marked.rows_affected == 1).then_some(row))
 }
 
-/// The boards that are marked as deleted and not yet purged.
-pub async fn left_over(deployment: &Deployment) -> Result<Vec<board::Model>> {
-    let left = Condition::all()
-        .add(board::Column::DeletedAtMs.is_not_null())
-        .add(board::Column::PurgedAtMs.is_null());
-    Ok(board::Entity::find().filter(left).all(&deployment.db).await?)
+/// A board, by number, if it is marked as deleted and not yet purged.
+pub async fn left_over(deployment: &Deployment, no: i64) -> Result<Option<board::Model>> {
+    let row = board::find(&deployment.db, no).await?;
+    Ok(row.filter(|row| row.deleted_at_ms.is_some() && row.purged_at_ms.is_none()))
 }
 
 /// Deletes all data of a board marked as deleted: events in flight, history, standings, keys.
@@ -86,18 +84,20 @@ async fn purge_events(db: &DatabaseConnection, no: BoardNo) -> Result<()> {
     let marks = archive_mark::Entity::find().filter(archive_mark::Column::BoardNo.eq(no.0));
     let marks: HashMap<i32, i64> =
         marks.all(db).await?.into_iter().map(|mark| (mark.partition, mark.archived_seq)).collect();
-    const KEY: &str = r#""partition", "seq", "event_index""#;
+    const KEY: (&str, usize) = (r#""partition", "seq", "event_index""#, 3);
     let of_board = || score_event::Entity::find().filter(score_event::Column::BoardNo.eq(no.0));
     // Deleting nothing does not mean that nothing is left: another process may be deleting the
     // same rows.
     while of_board().one(db).await?.is_some() {
-        let sql = format!(
-            r#"DELETE FROM "score_event" WHERE ({KEY}) IN (SELECT {KEY} FROM "score_event" WHERE "board_no" = $1 LIMIT {ROWS_MAX}) RETURNING "partition", "seq""#
+        let some = format!(
+            r#"SELECT {} FROM "score_event" WHERE "board_no" = $1 LIMIT {ROWS_MAX}"#,
+            KEY.0
         );
         let transaction = begin(db).await?;
-        let delete = Statement::from_sql_and_values(db.get_database_backend(), sql, [no.0.into()]);
+        let values = vec![no.0.into()];
+        let deleted = delete_returning(&transaction, "score_event", KEY, &some, values).await?;
         let mut gone = BTreeMap::new();
-        for row in transaction.query_all_raw(delete).await? {
+        for row in deleted {
             let place: (i32, i64) = (row.try_get("", "partition")?, row.try_get("", "seq")?);
             if marks.get(&place.0).is_none_or(|&archived_seq| place.1 > archived_seq) {
                 *gone.entry(place).or_default() += 1;
@@ -111,8 +111,9 @@ async fn purge_events(db: &DatabaseConnection, no: BoardNo) -> Result<()> {
 
 async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
     let db = &deployment.db;
+    const STANDING: (&str, &str) = ("standing", r#""board_no", "segment", "member""#);
     let of_board = format!(r#""board_no" = {no}"#);
-    by_member::delete(db, "standing", &of_board, "TRUE").await?;
+    by_member::delete(db, STANDING, &of_board, "TRUE").await?;
     by_member::delete_archived(db, Some(no.0), "TRUE").await?;
     purge_events(db, no).await?;
     archive_mark::Entity::delete_many()

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use ranking::board::Board;
 use ranking::fold::replay::Replay;
 use ranking::id::MemberId;
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 use ranking::submission::StandingsChange;
 use ranking::window::Window;
 

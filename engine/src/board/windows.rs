@@ -92,17 +92,25 @@ pub fn change(
     Ok((changes || retains).then_some(changed))
 }
 
-/// The boards with windows that are being filled or dropped.
-pub async fn unfinished(deployment: &Deployment) -> Result<Vec<board::Model>> {
-    let mut unfinished = vec![];
-    for row in board::living().filter(board::Column::Generation.gt(1)).all(&deployment.db).await? {
-        let windows = row.window_rows()?;
+/// Those of some boards, by number, that have windows to fill or drop; and the error of the last
+/// board whose row is corrupt.
+///
+/// # Errors
+/// If SQL fails.
+pub async fn unfinished(
+    deployment: &Deployment,
+    numbers: &[i64],
+) -> Result<(Vec<board::Model>, Option<Error>)> {
+    let (mut unfinished, mut failed) = (vec![], None);
+    for row in board::living_of_numbers(&deployment.db, numbers).await?.into_values() {
         let is_whole = |window: &WindowRow| window.state == WindowState::Whole;
-        if !windows.iter().all(is_whole) && row.reshard.is_none() {
-            unfinished.push(row);
+        match row.window_rows() {
+            Ok(windows) if windows.iter().all(is_whole) || row.reshard.is_some() => {}
+            Ok(_) => unfinished.push(row),
+            Err(error) => failed = Some(error.into()),
         }
     }
-    Ok(unfinished)
+    Ok((unfinished, failed))
 }
 
 /// Fills a board's new windows and removes dropped ones, as a job. Does nothing if another job

@@ -102,16 +102,45 @@ fn check_owner(path: &Path, found: &Metadata) -> Result<()> {
     )))
 }
 
-/// Writes a file that its user alone can open.
+/// Writes a file that its user alone can open, in place of a former one. It is there whole or not
+/// at all, and stays after a power cut.
 ///
 /// # Errors
 /// The system's.
 pub fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(FILE).open(path)?;
-    file.set_permissions(Permissions::from_mode(FILE))?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+    place_private(path, text, |beside| fs::rename(beside, path))
+}
+
+/// As [`write_private`], unless a file is there, such as one of another process that was first.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn make_private(path: &Path, text: &str) -> std::io::Result<()> {
+    place_private(path, text, |beside| match fs::hard_link(beside, path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        linked => linked,
+    })
+}
+
+/// Writes a private file beside a path, and puts it there by `place`.
+fn place_private(
+    path: &Path,
+    text: &str,
+    place: impl FnOnce(&Path) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let beside = path.with_extension(format!("{}.partial", entity::random_id()));
+    let written = || -> std::io::Result<()> {
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(FILE).open(&beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        place(&beside)?;
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    };
+    let placed = written();
+    let _ = fs::remove_file(&beside);
+    placed
 }
 
 /// A file for locks; made if it is not there.

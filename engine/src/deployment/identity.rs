@@ -6,6 +6,7 @@
 //! that reach it write so into SQL every few seconds. Only a process that has reached that Redis
 //! takes it back at once after it was emptied.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -194,13 +195,11 @@ impl Deployment {
 
 /// Lets SQL know that this process reaches the Redis that it names, if it does.
 async fn note(db: &DatabaseConnection, store: &Store) -> Result<()> {
-    let Some(known) = row::find(db).await?.and_then(|row| row.redis) else {
-        return Ok(());
-    };
     let owners = store.owners().await?;
-    let is_known = |owner: &Owner| owner.redis == known;
-    if owners.iter().flatten().flatten().any(is_known) {
-        row::record_redis_seen(db, &known).await?;
+    let reached: BTreeSet<&str> =
+        owners.iter().flatten().flatten().map(|owner| owner.redis.as_str()).collect();
+    if !reached.is_empty() {
+        row::record_redis_seen(db, &reached).await?;
     }
     Ok(())
 }

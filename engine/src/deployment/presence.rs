@@ -47,6 +47,11 @@ impl Presence {
         Ok(presence)
     }
 
+    /// The row of this process.
+    pub(crate) fn own(&self) -> &Model {
+        &self.own
+    }
+
     /// A sentence about another living process that uses another Redis.
     pub(crate) async fn stranger(&self) -> Result<Option<String>> {
         let others = process::others_alive(&self.db, &self.own.id).await?;

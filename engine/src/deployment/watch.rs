@@ -11,10 +11,11 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use entity::deployment::clock::{Clock, sql_now_ms};
+use entity::deployment::clock::Clock;
 use entity::error::Result;
 use entity::history::dead_letter;
 use entity::integrity::integrity_run;
+use entity::sql::signs;
 use ranking::id::PartitionNo;
 use ranking::store::Store;
 use ranking::store::server::health::ServerHealth;
@@ -162,6 +163,11 @@ impl Watch {
         }
     }
 
+    /// True if a server evicted keys, and no diff has left nothing since.
+    fn has_evictions(&self) -> bool {
+        lock(&self.evictions).values().any(|evictions| evictions.since_ms.is_some())
+    }
+
     /// Compares a server's count of evicted keys with the last one, and forgets evictions before a
     /// diff that left nothing.
     fn evicted(
@@ -243,22 +249,29 @@ impl Deployment {
     }
 
     /// Looks at SQL's clock, the other processes and the events that SQL refused. Returns the start
-    /// of the last diff of all boards that left nothing.
+    /// of the last diff of all boards that left nothing, if keys were evicted.
     async fn look_at_sql(&self) -> Result<Option<i64>> {
         let mut warnings = vec![];
         let begin_ms = Clock::default().now_ms();
-        let now_ms = sql_now_ms(&self.db).await?;
-        warnings.extend(of_clock("SQL", now_ms, begin_ms, Clock::default().now_ms()));
-        warnings.extend(self.presence.stranger().await?.map(|text| Warning {
-            check: Check::Process,
-            at: "another process".to_owned(),
-            is_grave: true,
-            text,
-        }));
         let since_ms = self.clock.now_ms() - DEAD_LETTERS_MS;
-        warnings
-            .extend(judgement::of_dead_letters(&dead_letter::counts(&self.db, since_ms).await?));
-        let last = integrity_run::last(&self.db).await?;
+        let signs = signs::trouble(&self.db, self.presence.own(), since_ms).await?;
+        warnings.extend(of_clock("SQL", signs.now_ms, begin_ms, Clock::default().now_ms()));
+        if signs.strangers > 0 {
+            warnings.extend(self.presence.stranger().await?.map(|text| Warning {
+                check: Check::Process,
+                at: "another process".to_owned(),
+                is_grave: true,
+                text,
+            }));
+        }
+        if signs.dead_letters > 0 {
+            let counts = dead_letter::counts(&self.db, since_ms).await?;
+            warnings.extend(judgement::of_dead_letters(&counts));
+        }
+        let last = match self.watch.has_evictions() {
+            true => integrity_run::last(&self.db).await?,
+            false => None,
+        };
         *lock(&self.watch.of_sql) = warnings;
         let left_nothing = last.filter(|run| run.found == run.repaired);
         Ok(left_nothing.map(|run| run.started_at_ms))

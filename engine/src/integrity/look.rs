@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
 use ranking::id::{BoardNo, MemberId, PartitionNo};
-use ranking::rank_key::RankKey;
-use ranking::roll::{Coverage, Rolls};
-use ranking::seal::NEVER_MS;
+use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::store::scan::integrity::{Asked, Probe};
 use ranking::window::Window;
+use ranking::window::roll::{Coverage, Rolls};
+use ranking::window::seal::NEVER_MS;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter};
 
 use crate::partition::Partition;

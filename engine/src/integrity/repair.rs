@@ -11,15 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
 use ranking::id::BoardNo;
-use ranking::seal::SealName;
 use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
 use ranking::store::write::Writes;
 use ranking::window::Period;
+use ranking::window::seal::SealName;
 use sea_orm::{ColumnTrait, QueryFilter};
 use tokio::time::{Duration, Instant};
 
-use crate::amend::seal_names;
+use crate::history::amend::seal_names;
 use crate::integrity::look::{ArchivedHistory, Locations};
 use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};

@@ -7,7 +7,7 @@ use ranking::board::State;
 use ranking::commit::{Event, EventKind};
 use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId, PartitionNo};
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 use ranking::window::{Period, Window};
 use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel, QueryFilter,

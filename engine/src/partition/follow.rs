@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use ranking::id::BoardNo;
-use ranking::seal::SealName;
 use ranking::store::log::Tail;
+use ranking::window::seal::SealName;
 
 use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};

@@ -194,13 +194,21 @@ pub(crate) async fn first_seq_kept(
 ) -> Result<Option<i64>> {
     use commit::Column::{ClockMs, Partition as In, Seq};
     let commits = || commit::Entity::find().filter(In.eq(i32::from(partition)));
-    let Some(last) = commits().order_by_desc(Seq).one(db).await? else {
+    let last: Option<i64> = commits()
+        .select_only()
+        .column(ClockMs)
+        .order_by_desc(Seq)
+        .limit(1)
+        .into_tuple()
+        .one(db)
+        .await?;
+    let Some(last_ms) = last else {
         return Ok(None);
     };
     let first: Option<Option<i64>> = commits()
         .select_only()
         .column_as(Seq.min(), "seq")
-        .filter(ClockMs.gte(last.clock_ms - dedup.kept_ms()))
+        .filter(ClockMs.gte(last_ms - dedup.kept_ms()))
         .into_tuple()
         .one(db)
         .await?;

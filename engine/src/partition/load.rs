@@ -10,22 +10,23 @@ use entity::error::Result;
 use entity::history::{commit, score_event};
 use entity::sql::blocks::Columns;
 use futures::TryStreamExt;
+use futures::future::try_join_all;
 use ranking::board::Board;
 use ranking::board::mark::BoardMark;
 use ranking::commit::Head;
 use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId};
-use ranking::rank_key::RankKey;
-use ranking::roll::RollMark;
-use ranking::seal::{NEVER_MS, SealMark, SealName};
+use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::store::recovery::Recovery;
 use ranking::store::stage::Stages;
 use ranking::store::write::{BUCKET_MS, Writes};
 use ranking::submission::StandingsChange;
 use ranking::submission::event_ids::seen_entry;
+use ranking::window::roll::RollMark;
+use ranking::window::seal::{NEVER_MS, SealMark, SealName};
 use ranking::window::{Period, Window};
-use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The rows of one SELECT.
@@ -33,6 +34,10 @@ const ROWS_MAX: u64 = 10_000;
 
 /// The number of standings that one step puts in place.
 const STEP_STANDINGS: usize = 500;
+
+/// The most standings that are staged at once, and the entries from which on they are fewer.
+const STAGED_AT_ONCE: usize = 100;
+const ENTRIES_AT_ONCE: usize = 50_000;
 
 /// Fields and values of seen hashes, by bucket.
 type Buckets = BTreeMap<i64, Vec<(String, String)>>;
@@ -67,10 +72,13 @@ impl Partition<'_> {
         recovery.clear().await?;
         // One read for marks and standings: a period that is not loaded because it is sealed must
         // be marked as sealed.
-        let rows = in_time(board::Entity::find().all(&self.db)).await?;
-        self.load_marks(recovery, &rows, cursor.seq as u64).await?;
-        let living = rows.into_iter().filter(|row| row.deleted_at_ms.is_none());
-        let boards = board::rules_of(living.collect())?;
+        let rows = self.boards().await?;
+        let living = rows.iter().filter(|row| row.deleted_at_ms.is_none());
+        let boards: HashMap<BoardNo, Board> = living
+            .map(|row| Ok((BoardNo(row.no), row.to_ranking()?)))
+            .collect::<ranking::Result<_>>()?;
+        self.load_marks(recovery, &rows, &boards, cursor.seq as u64).await?;
+        drop(rows);
         // Not before the partition's last commit: another process' clock may have been ahead.
         let last = in_time(self.commit(cursor.seq)).await?;
         let last_ms = last.as_ref().map_or(0, |commit| commit.accepted_at_ms);
@@ -116,17 +124,25 @@ impl Partition<'_> {
     ) -> Result<()> {
         let keys = self.store.keys();
         let (mut writes, mut staged) = (Writes::default(), vec![]);
-        for change in standings {
-            let StandingsChange { id, entries, .. } = change;
-            let members = entries.into_iter();
-            let entries: Vec<(MemberId, RankKey)> =
-                members.filter_map(|(member, key)| Some((member, key?))).collect();
-            let entry = |index: usize| (entries[index].0.as_str(), entries[index].1);
-            let stage = stages.load(&id, entries.len(), entry).await?;
-            writes.swap_in(&stage, &keys.standings(self.no, &id));
-            writes.note_period(keys, self.no, &id, change.present_from_ms);
-            staged.push(stage);
-            if staged.len() == STEP_STANDINGS {
+        let mut standings = standings.into_iter();
+        loop {
+            let (mut group, mut entries) = (vec![], 0);
+            while group.len() < STAGED_AT_ONCE
+                && entries < ENTRIES_AT_ONCE
+                && let Some(change) = standings.next()
+            {
+                entries += change.entries.len();
+                group.push(stage(stages, change));
+            }
+            if group.is_empty() {
+                break;
+            }
+            for (id, present_from_ms, stage) in try_join_all(group).await? {
+                writes.swap_in(&stage, &keys.standings(self.no, &id));
+                writes.note_period(keys, self.no, &id, present_from_ms);
+                staged.push(stage);
+            }
+            if staged.len() >= STEP_STANDINGS {
                 recovery.apply(&std::mem::take(&mut writes)).await?;
                 staged.drain(..).for_each(|stage| stages.forget(&stage));
             }
@@ -136,9 +152,36 @@ impl Partition<'_> {
         Ok(())
     }
 
+    /// The boards that the partition may hold, even if they were deleted.
+    async fn boards(self) -> Result<Vec<board::Model>> {
+        let (mut rows, mut last) = (vec![], i64::MIN);
+        loop {
+            let page = in_time(board::after(&self.db, last)).await?;
+            let Some(end) = page.last() else { return Ok(rows) };
+            last = end.no;
+            rows.extend(page.into_iter().filter(|row| self.may_hold(row)));
+        }
+    }
+
+    /// True if the partition may hold something of a board: a shard, or what a move or a deletion
+    /// leaves.
+    fn may_hold(self, row: &board::Model) -> bool {
+        let is_settled =
+            row.deleted_at_ms.is_none() && row.reshard.is_none() && row.former_layouts == "[]";
+        let shards = u16::try_from(row.shards).ok().filter(|shards| *shards > 0 && is_settled);
+        let partitions = self.store.partitions();
+        shards.is_none_or(|shards| partitions.holds(self.no, BoardNo(row.no), shards))
+    }
+
     /// Restores the marks of the partition: deleted boards, generations after the first, layouts
     /// and seals.
-    async fn load_marks(self, recovery: &Recovery, rows: &[board::Model], seq: u64) -> Result<()> {
+    async fn load_marks(
+        self,
+        recovery: &Recovery,
+        rows: &[board::Model],
+        boards: &HashMap<BoardNo, Board>,
+        seq: u64,
+    ) -> Result<()> {
         let keys = self.store.keys();
         let mut writes = Writes::default();
         for row in rows {
@@ -159,9 +202,7 @@ impl Partition<'_> {
                 }
             }
             let no = BoardNo(row.no);
-            if row.deleted_at_ms.is_none()
-                && let Some(former) = row.to_ranking()?.layouts.former.last()
-            {
+            if let Some(former) = boards.get(&no).and_then(|board| board.layouts.former.last()) {
                 writes.mark_layout(keys, self.no, no, former.before);
             }
             let reshard = row.reshard()?;
@@ -273,21 +314,16 @@ impl Partition<'_> {
         let voided = in_time(score_event::voided(&self.db, self.no, i64::MAX as u64)).await?;
         let mut last = first - 1;
         loop {
-            use commit::Column::{Partition as In, Seq};
-            let commits = commit::Entity::find()
-                .filter(In.eq(i32::from(self.no)))
-                .filter(Seq.gt(last))
-                .order_by_asc(Seq)
-                .limit(100)
-                .all(&self.db);
-            let commits = in_time(commits).await?;
-            let (Some(first), Some(end)) = (commits.first(), commits.last()) else {
+            let times = in_time(commit::times_after(&self.db, self.no, last, 100)).await?;
+            let (Some((&first, _)), Some((&end, _))) =
+                (times.first_key_value(), times.last_key_value())
+            else {
                 return Ok(());
             };
-            last = end.seq;
+            last = end;
             let in_them = Condition::all()
                 .add(score_event::Column::Partition.eq(i32::from(self.no)))
-                .add(score_event::Column::Seq.between(first.seq, end.seq));
+                .add(score_event::Column::Seq.between(first, end));
             let rows = score_event::Entity::find()
                 .filter(in_them)
                 .filter(score_event::Column::EventId.is_not_null())
@@ -299,11 +335,11 @@ impl Partition<'_> {
                 if voided.contains(&row.place()?) || board.is_some_and(Board::has_moved) {
                     continue;
                 }
-                let Some(commit) = commits.iter().find(|commit| commit.seq == row.seq) else {
+                let Some(times) = times.get(&row.seq) else {
                     continue;
                 };
-                let seen = seen_entry(&row.to_ranking()?, commit.accepted_at_ms, row.seq as u64);
-                buckets.entry(self.dedup.bucket(commit.clock_ms)).or_default().extend(seen);
+                let seen = seen_entry(&row.to_ranking()?, times.accepted_at_ms, row.seq as u64);
+                buckets.entry(self.dedup.bucket(times.clock_ms)).or_default().extend(seen);
             }
             self.put_seen(recovery, buckets).await?;
         }
@@ -317,6 +353,18 @@ impl Partition<'_> {
         }
         Ok(())
     }
+}
+
+/// Stages standings. Returns their id, the instant at which their period became present, and the
+/// staged key.
+async fn stage(stages: &Stages, change: StandingsChange) -> Result<(StandingsId, i64, String)> {
+    let StandingsChange { id, present_from_ms, entries } = change;
+    let members = entries.into_iter();
+    let entries: Vec<(MemberId, RankKey)> =
+        members.filter_map(|(member, key)| Some((member, key?))).collect();
+    let entry = |index: usize| (entries[index].0.as_str(), entries[index].1);
+    let stage = stages.load(&id, entries.len(), entry).await?;
+    Ok((id, present_from_ms, stage))
 }
 
 /// Adds a row of `standing` to the entries.

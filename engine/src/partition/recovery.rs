@@ -36,6 +36,15 @@ const ADOPTION_TIMEOUT: Duration = Duration::from_secs(20);
 /// keep the partition closed, as the lease is renewed meanwhile.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
+/// The most partitions that a process loads at once.
+pub(crate) const LOADS_MAX: usize = 2;
+
+/// The longest time that a recovery waits for a turn to load its partition before it returns.
+const TURN_WAIT: Duration = Duration::from_millis(500);
+
+/// The longest time that a partition may take to be recovered.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(3600);
+
 /// The answer to a Redis and an SQL of different pasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Conflict {
@@ -47,11 +56,24 @@ enum Conflict {
 
 impl Partition<'_> {
     /// Makes the partition level with SQL; does nothing if it is level. If another process is
-    /// recovering it, waits 20 ms and returns: call it again.
+    /// recovering it, or this one loads [`LOADS_MAX`] others, waits a moment and returns: call it
+    /// again.
+    ///
+    /// A caller that waits no longer does not end the recovery: a large partition takes longer than
+    /// any request may.
     ///
     /// # Errors
     /// If a store fails. The partition then stays closed, and the next caller tries again.
     pub async fn recover(self) -> Result<()> {
+        let (deployment, no) = (self.deployment.clone(), self.no);
+        let recovering = tokio::spawn(async move { deployment.partition(no).recover_now().await });
+        recovering.await.map_err(|error| {
+            ranking::Error::Unavailable(format!("the recovery of partition {self} ended: {error}"))
+        })?
+    }
+
+    /// As [`Self::recover`], as long as the caller waits.
+    async fn recover_now(self) -> Result<()> {
         let token = entity::random_id();
         let recovery = match self.store.begin_recovery(self.no, &token).await {
             Ok(Some(recovery)) => recovery,
@@ -67,23 +89,18 @@ impl Partition<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        let recovered = tokio::select! {
-            recovered = self.make_level(&recovery) => recovered,
-            lost = keep(&recovery) => lost,
+        let recovered = async {
+            in_time(self.take(&recovery)).await?;
+            self.level(&recovery, Conflict::Refuse).await
         };
-        if recovered.is_err() {
-            // Then the next caller need not wait until the lease expires.
-            let _ = recovery.abandon().await;
-        }
-        recovered
+        under_lease(&recovery, recovered).await
     }
 
     /// Makes the partition level if it is this deployment's and its log leads from SQL's cursor to
     /// the head; nothing but the head is written. Returns false if it does not.
     async fn renew_head(self) -> Result<bool> {
         let redis = self.claim_redis().await?;
-        let mut owners = self.store.owners().await?.into_iter();
-        let owner = owners.nth(usize::from(self.no.0)).and_then(std::result::Result::ok).flatten();
+        let owner = self.store.owner(self.no).await.ok().flatten();
         if owner.is_none_or(|owner| owner.redis != redis) {
             return Ok(false);
         }
@@ -110,11 +127,6 @@ impl Partition<'_> {
         let is_whole = found.leads_on(seq, &cursor.commit_id) && !found.has_others;
         let is_own = |head: &Head| head.deployment == *self.identity;
         Ok(found.head.filter(|head| is_whole && is_own(head) && head.run_id != NO_RUN))
-    }
-
-    async fn make_level(self, recovery: &Recovery) -> Result<()> {
-        in_time(self.take(recovery)).await?;
-        self.level(recovery, Conflict::Refuse).await
     }
 
     /// Makes the partition level with SQL, and this deployment's, whatever it holds: what does not
@@ -144,14 +156,7 @@ impl Partition<'_> {
             recovery.set_owner(owner).await?;
             self.level(&recovery, Conflict::Adopt).await
         };
-        let adopted = tokio::select! {
-            adopted = adopted => adopted,
-            lost = keep(&recovery) => lost,
-        };
-        if adopted.is_err() {
-            let _ = recovery.abandon().await;
-        }
-        adopted
+        under_lease(&recovery, adopted).await
     }
 
     async fn level(self, recovery: &Recovery, conflict: Conflict) -> Result<()> {
@@ -179,7 +184,15 @@ impl Partition<'_> {
                 }
                 // Between the two reads a persister may have moved the cursor and trimmed the log.
                 _ if in_time(self.accept_run(recovery.run_id(), epoch)).await? != cursor => {}
-                at_tip => return self.load(recovery, at_tip).await,
+                at_tip => {
+                    let Ok(_turn) = self.loads.try_acquire() else {
+                        // Another process may have a turn left.
+                        recovery.abandon().await?;
+                        let _ = timeout(TURN_WAIT, self.loads.acquire()).await;
+                        return Ok(());
+                    };
+                    return self.load(recovery, at_tip).await;
+                }
             }
         }
     }
@@ -275,6 +288,27 @@ where
             Err(ranking::Error::Unavailable(silent).into())
         }
     }
+}
+
+/// Recovers while the lease is renewed, and gives it up after an error.
+async fn under_lease(
+    recovery: &Recovery,
+    recovering: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let recovered = tokio::select! {
+        recovered = recovering => recovered,
+        lost = keep(recovery) => lost,
+        () = sleep(RECOVERY_TIMEOUT) => Err(ranking::Error::Unavailable(format!(
+            "a recovery took over {} s",
+            RECOVERY_TIMEOUT.as_secs()
+        ))
+        .into()),
+    };
+    if recovered.is_err() {
+        // Then the next caller need not wait until the lease expires.
+        let _ = recovery.abandon().await;
+    }
+    recovered
 }
 
 /// Renews the lease of a recovery while it runs.

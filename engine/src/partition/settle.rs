@@ -12,15 +12,14 @@ impl Partition<'_> {
     /// partition if it is not level. Returns the seq up to which SQL has it. It ends no matter how
     /// fast others write.
     pub async fn settle(self) -> Result<u64> {
-        self.settle_by(|| self.persist().boxed(), || self.recover().boxed()).await
+        self.settle_by(|| self.persist().boxed()).await
     }
 
-    /// As [`Self::settle`], by a caller's ways to persist a part of the log and to recover, which
-    /// may wait for their turns.
+    /// As [`Self::settle`], by a caller's way to persist a part of the log, which may wait for its
+    /// turn.
     pub async fn settle_by<'a>(
         self,
         persist: impl Fn() -> BoxFuture<'a, Result<Progress>>,
-        recover: impl Fn() -> BoxFuture<'a, Result<()>>,
     ) -> Result<u64> {
         let mut goal = None;
         loop {
@@ -32,7 +31,7 @@ impl Partition<'_> {
                 Ok(Progress::Wrote { .. } | Progress::Beaten) => {}
                 Err(Error::Ranking(ranking::Error::NotLevel(_))) => {
                     goal = None;
-                    recover().await?;
+                    self.recover().await?;
                 }
                 Err(error) => return Err(error),
             }

@@ -19,7 +19,7 @@ impl Reader {
             standings,
             vec![vec![]; pages.len()],
             |store, now| async move { store.pages_from(&now, pages).await }.boxed(),
-            |sealed| async move { sealed.pages_from(pages).await },
+            |in_sql| async move { in_sql.pages_from(pages).await },
         )
         .await
     }
@@ -38,7 +38,7 @@ impl Reader {
             |store, now| {
                 async move { store.neighborhoods(&now, members, above, below).await }.boxed()
             },
-            |sealed| async move { sealed.neighborhoods(members, above, below).await },
+            |in_sql| async move { in_sql.neighborhoods(members, above, below).await },
         )
         .await
     }

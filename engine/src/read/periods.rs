@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use entity::error::Result;
 use futures::FutureExt;
-use ranking::seal::NEVER_MS;
 use ranking::store::periods::ListedPeriod;
 use ranking::store::read::{Range, Standings};
+use ranking::window::seal::NEVER_MS;
 
 use super::reader::Reader;
 use super::sealed;

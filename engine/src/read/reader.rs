@@ -1,24 +1,28 @@
-//! The reader: standings from Redis, or from SQL once their period is sealed, and one loop that
-//! makes a read succeed.
+//! The reader: standings from Redis, or from SQL once their period is sealed or while Redis is
+//! away, and one loop that makes a read succeed.
 //!
 //! A caller may know a board as it was a moment ago. If a period has left Redis, Redis says so;
 //! then SQL has all of it.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
-use entity::error::Result;
+use entity::error::{Error, Result};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use ranking::id::{BoardNo, MemberId, PartitionNo};
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 use ranking::store::Store;
 use ranking::store::read::merge::Start;
 use ranking::store::read::{RankedEntry, Standings};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::sealed::{self, SealedStandings};
+use super::fallback::Fallback;
+use super::in_sql::SqlStandings;
+use super::sealed;
 use crate::deployment::Deployment;
+use crate::deployment::redis_health::RECOVERY_WAIT;
 use crate::roll::roll_board;
 
 /// The pause before a read is tried again while another process does what it waits for.
@@ -33,6 +37,8 @@ pub struct Reader {
     pub(super) deployment: Deployment,
     store: Store,
     timeout: Duration,
+    /// The standings in SQL that answer while Redis is away; `None` if none do.
+    pub(super) fallback: Option<Arc<Fallback>>,
 }
 
 impl Reader {
@@ -40,7 +46,12 @@ impl Reader {
     /// or a board to have moved.
     pub fn new(deployment: &Deployment, timeout: Duration) -> Self {
         let (deployment, store) = (deployment.clone(), deployment.store.for_reads());
-        Self { deployment, store, timeout }
+        Self { deployment, store, timeout, fallback: None }
+    }
+
+    /// The same reader, which reads from SQL while Redis is away. Clones share what SQL told.
+    pub fn with_fallback(self) -> Self {
+        Self { fallback: Some(Arc::new(Fallback::new())), ..self }
     }
 
     /// The number of entries.
@@ -49,7 +60,7 @@ impl Reader {
             standings,
             0,
             |store, now| async move { store.size(&now).await }.boxed(),
-            |sealed| async move { Ok(sealed.size()) },
+            |in_sql| async move { Ok(in_sql.size()) },
         )
         .await
     }
@@ -64,7 +75,7 @@ impl Reader {
             standings,
             vec![None; members.len()],
             |store, now| async move { store.rank_keys(&now, members).await }.boxed(),
-            |sealed| async move { sealed.rank_keys(members).await },
+            |in_sql| async move { in_sql.rank_keys(members).await },
         )
         .await
     }
@@ -79,8 +90,8 @@ impl Reader {
             standings,
             vec![None; entries.len()],
             |store, now| async move { store.positions(&now, entries).await }.boxed(),
-            |sealed| async move {
-                let positions = sealed.positions(entries).await;
+            |in_sql| async move {
+                let positions = in_sql.positions(entries).await;
                 positions.map(|positions| positions.into_iter().map(Some).collect())
             },
         )
@@ -98,7 +109,7 @@ impl Reader {
             standings,
             vec![None; members.len()],
             |store, now| async move { store.find(&now, members).await }.boxed(),
-            |sealed| async move { sealed.find(members).await },
+            |in_sql| async move { in_sql.find(members).await },
         )
         .await
     }
@@ -109,7 +120,7 @@ impl Reader {
             standings,
             vec![0; keys.len()],
             |store, now| async move { store.counts_below(&now, keys).await }.boxed(),
-            |sealed| async move { sealed.counts_below(keys).await },
+            |in_sql| async move { in_sql.counts_below(keys).await },
         )
         .await
     }
@@ -129,7 +140,26 @@ impl Reader {
                 let start = Start::Place(from.clone());
                 async move { store.forward(&now, &start, limit).await }.boxed()
             },
-            |sealed| async move { sealed.forward(from, limit).await },
+            |in_sql| async move { in_sql.forward(from, limit).await },
+        )
+        .await
+    }
+
+    /// As [`Self::forward`], without the position.
+    pub async fn entries_from(
+        &self,
+        standings: &Standings,
+        from: &RankedEntry,
+        limit: usize,
+    ) -> Result<Vec<RankedEntry>> {
+        self.read(
+            standings,
+            vec![],
+            |store, now| {
+                let start = Start::Place(from.clone());
+                async move { Ok(store.forward(&now, &start, limit).await?.1) }.boxed()
+            },
+            |in_sql| async move { in_sql.entries_from(from, limit).await },
         )
         .await
     }
@@ -173,7 +203,7 @@ impl Reader {
                 }
                 .boxed()
             },
-            |sealed| async move { sealed.page_after(last, limit).await },
+            |in_sql| async move { in_sql.page_after(last, limit).await },
         )
         .await
     }
@@ -199,7 +229,7 @@ impl Reader {
                 }
                 .boxed()
             },
-            |sealed| async move { sealed.backward(before, limit).await },
+            |in_sql| async move { in_sql.backward(before, limit).await },
         )
         .await
     }
@@ -217,36 +247,61 @@ impl Reader {
             standings,
             None,
             |store, now| async move { store.neighbors(&now, member, above, below).await }.boxed(),
-            |sealed| async move { sealed.neighbors(member, above, below).await },
+            |in_sql| async move { in_sql.neighbors(member, above, below).await },
         )
         .await
     }
 
-    /// Reads from Redis, or from SQL if the standings are there; gives `nothing` if they never had
-    /// an entry.
+    /// Reads from Redis, or from SQL if the standings are there or Redis is away; gives `nothing`
+    /// if they never had an entry.
     pub(super) async fn read<'a, T: Send + 'a, S>(
         &'a self,
         standings: &'a Standings,
         nothing: T,
         live: impl Fn(&'a Store, Cow<'a, Standings>) -> BoxFuture<'a, ranking::Result<T>> + Send + Sync,
-        sealed: impl FnOnce(SealedStandings<'a>) -> S + Send + 'a,
+        in_sql: impl FnOnce(SqlStandings) -> S + Send + 'a,
     ) -> Result<T>
     where
         S: Future<Output = Result<T>> + Send + 'a,
     {
-        if !standings.is_sealed()
-            && let Ok(read) = self.read_redis(standings, live).await?
-        {
-            return Ok(read);
+        let mut fallback: Option<&Fallback> = None;
+        if !standings.is_sealed() {
+            match self.read_redis(standings, live).await {
+                Ok(Ok(read)) => return Ok(read),
+                Ok(Err(_)) => {}
+                Err(error) => fallback = Some(self.fallback_for(error)?),
+            }
         }
         // In a box, as most reads never come here.
-        let archived = async move {
-            match sealed::find(&self.deployment.reads, standings).await? {
-                Some(found) => sealed(found).await,
-                None => Ok(nothing),
+        let reading = async move {
+            let (found, complete_at) = match fallback {
+                Some(fallback) => fallback.find(&self.deployment, standings).await?,
+                None => (sealed::find(&self.deployment.reads, standings).await?, None),
+            };
+            let read = match found {
+                Some(found) => in_sql(found).await?,
+                None => nothing,
+            };
+            if let Some(fallback) = fallback {
+                fallback.note(&standings.id, complete_at).await;
             }
+            Ok(read)
         };
-        archived.boxed().await
+        reading.boxed().await
+    }
+
+    /// The standings in SQL, if they answer instead of a Redis that gave this error; else the
+    /// error.
+    fn fallback_for(&self, error: Error) -> Result<&Fallback> {
+        let is_away = matches!(
+            error,
+            Error::Ranking(
+                ranking::Error::Unavailable(_)
+                    | ranking::Error::NotLevel(_)
+                    | ranking::Error::NotRolled(_)
+            )
+        );
+        self.fallback.as_deref().filter(|_| is_away).ok_or(error)
     }
 
     /// Reads from Redis until the read succeeds. It recovers a partition that is not level, or
@@ -259,13 +314,28 @@ impl Reader {
         read: impl Fn(&'a Store, Cow<'a, Standings>) -> BoxFuture<'a, ranking::Result<T>> + Send + Sync,
     ) -> Result<Result<T, i64>> {
         let deadline = Instant::now() + self.timeout;
+        // SQL answers instead of a partition that waits longer.
+        let level_by = match &self.fallback {
+            Some(_) => deadline.min(Instant::now() + RECOVERY_WAIT),
+            None => deadline,
+        };
         let mut now = Cow::Borrowed(standings);
         loop {
-            let error = match read(&self.store, now.clone()).await {
+            let away = self.deployment.redis_health.until_away(standings.partitions());
+            let read = tokio::select! {
+                // A silent server is asked by the probe alone.
+                biased;
+                () = away => Err(ranking::Error::Unavailable("Redis does not answer".into())),
+                read = read(&self.store, now.clone()) => read,
+            };
+            let error = match read {
                 Ok(value) => return Ok(Ok(value)),
                 Err(ranking::Error::Sealed(before_ms)) => return Ok(Err(before_ms)),
                 Err(error) => error,
             };
+            if matches!(error, ranking::Error::Unavailable(_)) {
+                self.deployment.redis_health.doubt();
+            }
             if Instant::now() >= deadline {
                 return Err(error.into());
             }
@@ -277,8 +347,13 @@ impl Reader {
                     }
                     continue;
                 }
+                ranking::Error::NotLevel(_) if Instant::now() >= level_by => {
+                    return Err(error.into());
+                }
                 ranking::Error::NotLevel(partition) => {
-                    Box::pin(self.deployment.partition(PartitionNo(partition)).recover()).await
+                    let partition = self.deployment.partition(PartitionNo(partition));
+                    let recovering = timeout_at(level_by, Box::pin(partition.recover()));
+                    recovering.await.unwrap_or(Ok(()))
                 }
                 ranking::Error::NotRolled(no) => {
                     let rolling = timeout_at(deadline, Box::pin(self.roll(BoardNo(no)))).await;

@@ -2,8 +2,8 @@
 
 use futures::FutureExt;
 use ranking::board::mark::BoardMark;
-use ranking::roll::Rolls;
 use ranking::store::write::Writes;
+use ranking::window::roll::Rolls;
 
 use super::{Moving, at_once, taken_over};
 use crate::partition::Partition;

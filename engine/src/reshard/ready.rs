@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ranking::seal::NEVER_MS;
+use ranking::window::seal::NEVER_MS;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio::time::sleep;
 

@@ -5,10 +5,10 @@
 //! standings for all of them. The last one releases it.
 
 use ranking::board::mark::BoardMark;
-use ranking::roll::Rolls;
-use ranking::seal::{NEVER_MS, SealMark, SealName};
 use ranking::standings_id::StandingsId;
 use ranking::store::write::Writes;
+use ranking::window::roll::Rolls;
+use ranking::window::seal::{NEVER_MS, SealMark, SealName};
 
 use super::Moving;
 use super::stage::StagedPartition;

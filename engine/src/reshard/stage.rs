@@ -9,11 +9,11 @@ use ranking::board::Board;
 use ranking::commit::EventPlace;
 use ranking::fold::replay::Replay;
 use ranking::id::{MemberId, PartitionNo};
-use ranking::rank_key::RankKey;
-use ranking::roll::Rolls;
+use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::store::stage::Stages;
 use ranking::window::Window;
+use ranking::window::roll::Rolls;
 
 use super::Moving;
 use crate::deployment::Deployment;

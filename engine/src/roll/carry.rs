@@ -8,12 +8,12 @@ use entity::error::{Error, Result};
 use ranking::board::State;
 use ranking::board::mark::BoardMark;
 use ranking::id::MemberId;
-use ranking::rank_key::RankKey;
-use ranking::roll::{Carried, RollMark, carry};
+use ranking::score::rank_key::RankKey;
 use ranking::store::write::Writes;
 use ranking::submission::batch::index::part_id;
 use ranking::submission::{Snapshot, StandingsChange, Wanted};
 use ranking::window::Period;
+use ranking::window::roll::{Carried, RollMark, carry};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most boards and partitions whose marks one call reads.

@@ -1,8 +1,8 @@
 //! The series of a rolling window: a segment of a board.
 
 use ranking::board::Board;
-use ranking::roll::RollMark;
 use ranking::standings_id::{StandingsId, unescape};
+use ranking::window::roll::RollMark;
 use ranking::window::{Period, Rolling, Window};
 
 /// A segment of a board in a rolling window.

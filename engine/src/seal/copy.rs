@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::id::{BoardNo, PartitionNo};
-use ranking::seal::SealMark;
 use ranking::standings_id::StandingsId;
 use ranking::store::read::RankedEntry;
 use ranking::store::scan::sealing::FinalPage;
 use ranking::window::Period;
+use ranking::window::seal::SealMark;
 use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, EntityTrait, PaginatorTrait, QueryFilter,
     QuerySelect,

@@ -2,8 +2,8 @@
 //! is gone.
 
 use ranking::board::Board;
-use ranking::seal::{NEVER_MS, SealName};
 use ranking::store::write::Writes;
+use ranking::window::seal::{NEVER_MS, SealName};
 
 use super::WindowSeal;
 use crate::partition::Partition;

@@ -58,6 +58,7 @@ mod tests {
             ("postgres://u:a@cret@h/x", "postgres://***@h/x"),
             ("postgres://h/x?user=u&password=cret", "postgres://h/x?***"),
             ("postgres://h/x?password=a@cret", "postgres://***@cret"),
+            ("mysql://u:cret@h:1/x?ssl-mode=REQUIRED", "mysql://***@h:1/x?***"),
             ("redis+unix:///run/a.sock?pass=cret", "redis+unix:///run/a.sock?***"),
             ("redis://a:1,b:2?cluster=true", "redis://a:1,b:2?***"),
             ("sqlite:///a/b.sqlite", "sqlite:///a/b.sqlite"),

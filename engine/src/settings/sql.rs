@@ -1,21 +1,19 @@
 //! Settings of SQL, and its connections: what commits, look-ups and reads each have of their own.
 
 mod connection;
+mod server;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use entity::deployment as deployment_row;
 use entity::error::{Error, Result, is_locked, is_missing_table};
-use ranking::store::server::address::is_loopback;
 use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr};
-use sqlx::ConnectOptions as _;
-use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::sqlite::SqliteConnectOptions;
 use tokio::time::{Instant, sleep};
 
-use self::connection::{guarded, limited, sqlite_options, timed};
-use super::redacted::Redacted;
+use self::connection::{guarded, sqlite_options, timed};
+use self::server::Limits;
 use crate::deployment::files::{keep_private, lock_holders};
 
 /// The longest wait at start for processes that make or upgrade a SQLite database, and the pause
@@ -35,17 +33,11 @@ const CONNECTIONS_DEFAULT: u32 = 16;
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time that a transaction of a server may do nothing before PostgreSQL ends it.
+/// The time that a transaction of a server may do nothing before the database ends it.
 const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// As [`IDLE_TRANSACTION_TIMEOUT`], for batch jobs, which compute while they hold a view.
 pub const IDLE_JOB_TIMEOUT: Duration = Duration::from_secs(600);
-
-/// The accepted form of a URL of PostgreSQL.
-const POSTGRES_EXPECTED: &str = "postgres://user:password@host:port/name; in a password write / as %2F, # as %23, ? as %3F, @ as %40";
-
-/// The accepted ways to PostgreSQL on another machine.
-const ENCRYPTION_EXPECTED: &str = "sslmode=verify-full, with the authority's file as sslrootcert, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read; without them passwords and scores may go in clear text";
 
 /// The address of SQL.
 #[derive(Debug, Clone, clap::Args)]
@@ -55,17 +47,18 @@ pub struct SqlSettings {
     /// for this user alone.
     #[arg(long, env = "LAUREL_DATA_DIR", default_value = "./data", value_name = "DIR")]
     pub data_dir: PathBuf,
-    /// The database: sqlite:// or postgres://. By default laurel.sqlite in the data directory.
+    /// The database: sqlite://, postgres:// or mysql://, which is for MariaDB too. By default
+    /// laurel.sqlite in the data directory.
     #[arg(long, env = "LAUREL_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     pub database_url: Option<String>,
     /// The most connections to the database for writes and background work, 1 to 1000.
     #[arg(long, env = "LAUREL_SQL_CONNECTIONS", default_value_t = CONNECTIONS_DEFAULT, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub sql_connections: u32,
-    /// Lets PostgreSQL and Redis on other machines be reached in clear text, for a network that no
+    /// Lets a database and Redis on other machines be reached in clear text, for a network that no
     /// stranger can read.
     #[arg(long, env = "LAUREL_ALLOW_CLEARTEXT", default_value_t = false, action = clap::ArgAction::Set)]
     pub allow_cleartext: bool,
-    /// The time that a transaction may do nothing before PostgreSQL ends it.
+    /// The time that a transaction may do nothing before a server ends it.
     #[arg(skip = IDLE_TRANSACTION_TIMEOUT)]
     pub idle_transaction_timeout: Duration,
 }
@@ -126,7 +119,7 @@ impl SqlSettings {
     /// Connects to an existing database, and leaves its schema unchanged.
     ///
     /// # Errors
-    /// As [`Self::connect`]; an empty database of PostgreSQL is taken.
+    /// As [`Self::connect`]; an empty database of a server is taken.
     pub async fn connect_without_upgrade(&self) -> Result<DatabaseConnection> {
         let options = self.options(self.sql_connections, None)?;
         if self.data_dir.exists() {
@@ -143,9 +136,14 @@ impl SqlSettings {
     /// Connects to the database; creates the data directory, the SQLite file and the schema if they
     /// are missing.
     pub async fn create(&self) -> Result<DatabaseConnection> {
-        keep_private(&self.data_dir)?;
-        let db = self.open(self.options(self.sql_connections, None)?).await?;
+        let db = self.create_empty().await?;
         self.upgrade(db).await
+    }
+
+    /// As [`Self::create`], without the schema.
+    pub(crate) async fn create_empty(&self) -> Result<DatabaseConnection> {
+        keep_private(&self.data_dir)?;
+        self.open(self.options(self.sql_connections, None)?).await
     }
 
     /// Connects for reads that answer requests, and for look-ups: pools beside one that
@@ -188,65 +186,26 @@ impl SqlSettings {
         Ok(db)
     }
 
-    /// The options of a pool of `count` connections, whose statements PostgreSQL ends after
+    /// The options of a pool of `count` connections, whose statements a server ends after
     /// `timeout`.
     fn options(&self, count: u32, timeout: Option<Duration>) -> Result<ConnectOptions> {
         let embedded =
             || format!("sqlite://{}?mode=rwc", self.data_dir.join(SQLITE_FILE).display());
         let url = self.database_url.clone().unwrap_or_else(embedded);
-        let mut options = match self.check(&url)? {
-            None => ConnectOptions::new(url),
-            Some(server) => {
-                let server = limited(server, timeout, self.idle_transaction_timeout)
-                    .disable_statement_logging();
-                // SeaORM's spans show the URL that it gets, with the password.
-                let mut options = ConnectOptions::new("postgres://localhost");
-                options.map_sqlx_postgres_opts(move |_| server.clone());
-                options
+        let mut options = match url.starts_with("sqlite:") {
+            true if url.parse::<SqliteConnectOptions>().is_ok() => ConnectOptions::new(url),
+            true => return Err(server::refused(&url, "sqlite://path").into()),
+            false => {
+                let limits = Limits { statement: timeout, idle: self.idle_transaction_timeout };
+                server::options(&url, limits, self.allow_cleartext)?
             }
         };
         options.sqlx_logging(false).max_connections(count).acquire_timeout(ACQUIRE_TIMEOUT);
-        options
-            .map_sqlx_sqlite_opts(sqlite_options)
-            .map_sqlx_sqlite_pool_opts(guarded)
-            .map_sqlx_postgres_pool_opts(guarded);
+        options.map_sqlx_sqlite_opts(sqlite_options).map_sqlx_sqlite_pool_opts(guarded);
         Ok(options)
     }
 
-    /// Checks that a URL names a database, and that the way there is encrypted or does not leave
-    /// this machine. Returns how to reach PostgreSQL; `None` for SQLite.
-    fn check(&self, url: &str) -> Result<Option<PgConnectOptions>> {
-        let refused = |expected: &str| {
-            let url = Redacted(url);
-            ranking::Error::Invalid(format!(
-                "invalid LAUREL_DATABASE_URL {url}: expected {expected}"
-            ))
-        };
-        if url.starts_with("sqlite:") {
-            return match url.parse::<SqliteConnectOptions>() {
-                Ok(_) => Ok(None),
-                Err(_) => Err(refused("sqlite://path").into()),
-            };
-        }
-        if !["postgres:", "postgresql:"].iter().any(|kind| url.starts_with(kind)) {
-            return Err(refused("sqlite:// or postgres://").into());
-        }
-        let Ok(server) = url.parse::<PgConnectOptions>() else {
-            return Err(refused(POSTGRES_EXPECTED).into());
-        };
-        let is_encrypted = matches!(
-            server.get_ssl_mode(),
-            PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull
-        );
-        let host = server.get_host();
-        let is_here = server.get_socket().is_some() || host.starts_with('/') || is_loopback(host);
-        if is_encrypted || is_here || self.allow_cleartext {
-            return Ok(Some(server));
-        }
-        Err(refused(ENCRYPTION_EXPECTED).into())
-    }
-
-    /// The file of the database; `None` for PostgreSQL, and for a database in memory.
+    /// The file of the database; `None` for a server, and for a database in memory.
     pub(super) fn file(&self) -> Option<PathBuf> {
         match &self.database_url {
             Some(url) => sqlite_file(url).map(Path::to_owned),
@@ -314,6 +273,7 @@ mod tests {
         assert_eq!(file("sqlite:b.sqlite"), Some("b.sqlite"));
         assert_eq!(file("sqlite::memory:"), None);
         assert_eq!(file("postgres://host/db"), None);
+        assert_eq!(file("mysql://host/db"), None);
     }
 
     fn settings(url: &str, allow_cleartext: bool) -> SqlSettings {
@@ -328,7 +288,10 @@ mod tests {
             "postgres://u:pa#cret@h/x",
             "postgres://u:pa?cret@h/x",
             "postgres://u:pa@cret@h:port/x",
-            "mysql://u:cret@h/x",
+            "mysql://u:pa/cret@h/x",
+            "mysql://u:pa@cret@h:port/x",
+            "mysql://u:cret@localhost",
+            "oracle://u:cret@h/x",
             "u:cret@h/x",
             "cret",
         ] {
@@ -350,14 +313,26 @@ mod tests {
             ("postgres://u@db.example/x", false),
             ("postgres://u@10.0.0.5/x?sslmode=prefer", false),
             ("postgres://u@10.0.0.5/x?sslmode=disable", false),
+            ("mysql://u@localhost/x", true),
+            ("mariadb://u@127.0.0.2:1/x", true),
+            ("mysql://u@[::1]/x", true),
+            ("mysql://u@db.example/x?socket=/run/mysqld/mysqld.sock", true),
+            ("mysql://u@db.example/x?ssl-mode=REQUIRED", true),
+            ("mysql://u@db.example/x?ssl-mode=VERIFY_IDENTITY", true),
+            ("mysql://u@db.example/x", false),
+            ("mysql://u@10.0.0.5/x?ssl-mode=PREFERRED", false),
+            ("mysql://u@10.0.0.5/x?ssl-mode=DISABLED", false),
         ] {
             assert_eq!(settings(url, false).options(1, None).is_ok(), is_taken, "{url}");
             assert!(settings(url, true).options(1, None).is_ok(), "{url}");
         }
-        let refused =
-            settings("postgres://u:cret@db.example/x", false).options(1, None).unwrap_err();
-        let refused = refused.to_string();
-        assert!(refused.contains("sslmode=verify-full"), "{refused}");
-        assert!(refused.contains("LAUREL_ALLOW_CLEARTEXT") && !refused.contains("cret"));
+        for (url, expected) in [
+            ("postgres://u:cret@db.example/x", "sslmode=verify-full"),
+            ("mysql://u:cret@db.example/x", "ssl-mode=VERIFY_IDENTITY"),
+        ] {
+            let refused = settings(url, false).options(1, None).unwrap_err().to_string();
+            assert!(refused.contains(expected), "{refused}");
+            assert!(refused.contains("LAUREL_ALLOW_CLEARTEXT") && !refused.contains("cret"));
+        }
     }
 }

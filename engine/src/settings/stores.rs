@@ -5,22 +5,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use entity::deployment as deployment_row;
+use entity::deployment::clock::Clock;
 use entity::deployment::process;
-use entity::error::Result;
+use entity::error::{Error, Result};
 use ranking::shard::Partitions;
 use ranking::store::Store;
 use ranking::store::key::KeySpace;
 use ranking::store::server::address::Address;
 use ranking::store::write::Dedup;
 use sea_orm::{ActiveValue::Set, DatabaseConnection, EntityTrait, TryInsertResult};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep};
 
 use super::sql::{PoolSettings, SqlSettings};
 use crate::deployment::Deployment;
 use crate::deployment::identity::Reached;
 use crate::deployment::presence::{self, Presence, refuse_strangers};
 use crate::deployment::private_redis::{self, PrivateRedis};
+use crate::deployment::redis_health::RedisHealth;
 use crate::deployment::watch::{self, Watch};
-use entity::deployment::clock::Clock;
+use crate::partition::recovery::LOADS_MAX;
+
+/// How long a start waits for a private Redis that dies meanwhile to live again.
+const REVIVAL_WAIT: Duration = Duration::from_secs(10);
+const REVIVAL_PAUSE: Duration = Duration::from_millis(200);
 
 /// The partitions of a new deployment whose settings name no number.
 const PARTITIONS_DEFAULT: u16 = 16;
@@ -117,18 +125,15 @@ impl Settings {
     }
 
     /// Opens the stores behind a connection that [`Self::connect_sql`] made; the first one to do so
-    /// makes the deployment. Starts or adopts the private Redis unless a URL names another one.
+    /// makes the deployment. Starts or adopts the private Redis unless a URL names another one, and
+    /// again for some seconds if it dies meanwhile.
     ///
     /// # Errors
     /// `Invalid` for settings that contradict each other or the deployment, for a Redis that may
     /// not hold it, and beside a living process that uses another Redis; `Unavailable` if a store
     /// does not answer.
     pub async fn open(&self, db: DatabaseConnection) -> Result<Deployment> {
-        let deployment = self.open_unchecked(db).await?;
-        if let Err(error) = deployment.claim_redis().await {
-            deployment.close().await;
-            return Err(error);
-        }
+        let deployment = self.open_stores(db, true).await?;
         let redis_heartbeat = Some(Arc::new(deployment.begin_redis_heartbeat()));
         Ok(Deployment { redis_heartbeat, ..deployment })
     }
@@ -139,17 +144,49 @@ impl Settings {
     /// # Errors
     /// As [`Self::open`].
     pub async fn open_unchecked(&self, db: DatabaseConnection) -> Result<Deployment> {
+        self.open_stores(db, false).await
+    }
+
+    /// As [`Self::open`], without a heartbeat; it claims the Redis unless the caller does.
+    async fn open_stores(&self, db: DatabaseConnection, claims: bool) -> Result<Deployment> {
+        refuse_strangers(&db, || self.own_process(None)).await?;
+        let private_redis = match &self.redis_url {
+            Some(_) => None,
+            None => Some(Arc::new(PrivateRedis::start(&self.redis_dir()).await?)),
+        };
+        let deadline = Instant::now() + REVIVAL_WAIT;
+        let opened = loop {
+            let opened = self.open_with(db.clone(), private_redis.clone(), claims).await;
+            let has_died = |error: &Error| error.is_transient() && Instant::now() < deadline;
+            match (opened, &private_redis) {
+                (Err(error), Some(redis)) if has_died(&error) => {
+                    sleep(REVIVAL_PAUSE).await;
+                    if let Err(error) = redis.ensure_running().await {
+                        break Err(error.into());
+                    }
+                }
+                (opened, _) => break opened,
+            }
+        };
+        if let (Err(_), Some(redis)) = (&opened, private_redis) {
+            redis.stop().await;
+        }
+        opened
+    }
+
+    /// Opens the stores beside a private Redis that runs, and claims them unless the caller does.
+    async fn open_with(
+        &self,
+        db: DatabaseConnection,
+        private_redis: Option<Arc<PrivateRedis>>,
+        claims: bool,
+    ) -> Result<Deployment> {
         let authorities = self.redis_authorities()?;
         let row = self.row_of(&db).await?;
         let corrupt = || ranking::Error::Corrupt("the deployment's row is broken".into());
         let count = u16::try_from(row.partitions).map_err(|_| corrupt())?;
         let partitions = Partitions::new(count)?;
         let keys = KeySpace::new(&self.redis_prefix)?;
-        refuse_strangers(&db, || self.own_process(None)).await?;
-        let private_redis = match &self.redis_url {
-            Some(_) => None,
-            None => Some(Arc::new(PrivateRedis::start(&self.redis_dir()).await?)),
-        };
         let url = self
             .redis_url
             .clone()
@@ -160,40 +197,35 @@ impl Settings {
         let address = Address { url, authorities, allows_cleartext };
         let store = Store::new(&address, keys, partitions, timeout)?;
         store.belong_to(&row.identity);
-        let begun = match watch::check(&store, self.redis_allow_volatile).await {
-            Ok(()) => Presence::begin(&db, self.own_process(Some(&store))).await,
-            Err(refused) => Err(refused),
-        };
-        let presence = match begun {
-            Ok(presence) => Arc::new(presence),
-            Err(error) => {
-                if let Some(redis) = private_redis.and_then(Arc::into_inner) {
-                    redis.stop().await;
-                }
-                return Err(error);
-            }
-        };
-        Ok(Deployment {
+        watch::check(&store, self.redis_allow_volatile).await?;
+        let presence = Arc::new(Presence::begin(&db, self.own_process(Some(&store))).await?);
+        let deployment = Deployment {
             identity: row.identity.into(),
             reads: db.clone(),
             lookups: db.clone(),
             db,
             store,
+            redis_health: Arc::new(RedisHealth::new(count)),
             dedup: Dedup { window_ms: i64::from(row.dedup_hours) * 3_600_000 },
             log_commits_max: self.log_commits_max,
             log_bytes_max: self.log_bytes_max,
             clock: Clock::default(),
-            archive_dir: (self.archive_dir.clone())
-                .unwrap_or_else(|| self.sql.data_dir.join("archive")),
+            archive_dir: self.archive_place(),
             archive_copy_dir: self.archive_copy_dir.clone(),
             checkpoint_key: (self.checkpoint_key_file.clone())
                 .unwrap_or_else(|| self.sql.data_dir.join("checkpoint.key")),
             watch: Arc::new(Watch::new(self.redis_allow_volatile)),
+            loads: Arc::new(Semaphore::new(LOADS_MAX)),
             presence,
             private_redis,
             redis_heartbeat: None,
             reached: Arc::new(Reached::default()),
-        })
+        };
+        if claims && let Err(error) = deployment.claim_redis().await {
+            deployment.end_presence().await;
+            return Err(error);
+        }
+        Ok(deployment)
     }
 
     /// As [`Self::open`], with connections to SQL of their own for reads and look-ups of requests.
@@ -208,6 +240,18 @@ impl Settings {
         let [reads, lookups] = self.sql.connect_to_read(pools, &db).await?;
         let deployment = self.open(db).await?;
         Ok(Deployment { reads, lookups, ..deployment })
+    }
+
+    /// The directory of the archive.
+    fn archive_place(&self) -> PathBuf {
+        self.archive_dir.clone().unwrap_or_else(|| self.sql.data_dir.join("archive"))
+    }
+
+    /// The directories that each file of the archive is in: the archive's own, and that of the
+    /// second copies if there are any.
+    pub(crate) fn archive_places(&self) -> Vec<PathBuf> {
+        let copies = self.archive_copy_dir.clone();
+        [Some(self.archive_place()), copies].into_iter().flatten().collect()
     }
 
     /// The directory of a private Redis.

@@ -6,14 +6,14 @@ use std::ops::ControlFlow;
 use ranking::board::State;
 use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::id::MemberId;
-use ranking::roll::RollMark;
 use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
 use ranking::window::Period;
+use ranking::window::roll::RollMark;
 use sea_orm::{ColumnTrait, QueryFilter};
 
 use super::{CHANGED_MAX, Staged};
-use crate::amend::replayed;
+use crate::history::amend::replayed;
 use crate::partition::Partition;
 use crate::partition::follow::{Follower, Marks, READS_MAX};
 use crate::partition::home;

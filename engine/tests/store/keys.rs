@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 
 use crate::server::{Server, key};
 

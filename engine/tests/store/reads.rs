@@ -5,7 +5,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 use ranking::board::Board;
 use ranking::id::MemberId;
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::store::Store;
 use ranking::store::read::merge::Start;

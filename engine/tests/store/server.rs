@@ -9,7 +9,7 @@ use ranking::board::Board;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::commit::{Commit, Head, ROOT_COMMIT};
 use ranking::id::{BoardNo, MemberId, PartitionNo};
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 use ranking::shard::Partitions;
 use ranking::standings_id::StandingsId;
 use ranking::store::Store;

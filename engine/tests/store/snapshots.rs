@@ -3,10 +3,10 @@
 use ranking::Error;
 use ranking::board::mark::BoardMark;
 use ranking::id::BoardNo;
-use ranking::seal::{SealMark, SealName};
 use ranking::store::write::{Dedup, Outcome, Writes};
 use ranking::submission::Wanted;
 use ranking::window::Window;
+use ranking::window::seal::{SealMark, SealName};
 
 use crate::server::{ALL, Server, board, commit_after, key, member, standings};
 

@@ -2,6 +2,7 @@
 //! ones in `score_event`.
 
 use ranking::id::{BoardNo, PartitionNo};
+use sea_orm::QueryOrder;
 use sea_orm::entity::prelude::*;
 
 /// A row of `archive_mark`.
@@ -40,4 +41,16 @@ pub async fn of(
         closing_seq: 0,
         archived_before_ms: None,
     }))
+}
+
+/// The marks of all boards that have one in a partition, by board.
+pub async fn of_partition(
+    db: &impl ConnectionTrait,
+    partition: PartitionNo,
+) -> Result<Vec<Model>, DbErr> {
+    Entity::find()
+        .filter(Column::Partition.eq(i32::from(partition)))
+        .order_by_asc(Column::BoardNo)
+        .all(db)
+        .await
 }

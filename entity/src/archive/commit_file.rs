@@ -39,3 +39,29 @@ pub async fn of_partition(
         .all(db)
         .await
 }
+
+/// The first file of a partition that has commits after `seq`.
+pub async fn first_after(
+    db: &impl ConnectionTrait,
+    partition: PartitionNo,
+    seq: i64,
+) -> Result<Option<Model>, DbErr> {
+    Entity::find()
+        .filter(Column::Partition.eq(i32::from(partition)))
+        .filter(Column::LastSeq.gt(seq))
+        .order_by_asc(Column::FirstSeq)
+        .one(db)
+        .await
+}
+
+/// The last file of a partition.
+pub async fn last(
+    db: &impl ConnectionTrait,
+    partition: PartitionNo,
+) -> Result<Option<Model>, DbErr> {
+    Entity::find()
+        .filter(Column::Partition.eq(i32::from(partition)))
+        .order_by_desc(Column::FirstSeq)
+        .one(db)
+        .await
+}

@@ -1,16 +1,22 @@
 //! The queries of boards.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ranking::board::Board;
 use ranking::board::admission::Admission;
 use ranking::id::BoardNo;
 use sea_orm::entity::prelude::*;
-use sea_orm::{ActiveValue, Condition, IntoActiveModel, NotSet, QueryOrder, Set};
+use sea_orm::{ActiveValue, Condition, IntoActiveModel, NotSet, QueryOrder, QuerySelect, Set};
 
 use super::{ActiveModel, Column, Entity, Model, Visibility};
 use crate::error::Result;
 use crate::sql::first_rows;
+
+/// The rows of one page.
+const ROWS_MAX: u64 = 1000;
+
+/// The numbers in one SELECT.
+const NUMBERS_MAX: usize = 500;
 
 /// Changes to a board; columns of `None` stay as they are.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +89,7 @@ pub async fn archived_before_ms(
 ///
 /// # Errors
 /// `Corrupt` if a row is invalid.
-pub fn rules_of(rows: Vec<Model>) -> Result<HashMap<BoardNo, Board>> {
+fn rules_of(rows: Vec<Model>) -> Result<HashMap<BoardNo, Board>> {
     rows.iter().map(|row| Ok((BoardNo(row.no), row.to_ranking()?))).collect()
 }
 
@@ -92,9 +98,41 @@ pub async fn find(db: &impl ConnectionTrait, no: i64) -> Result<Option<Model>, D
     Entity::find_by_id(no).one(db).await
 }
 
-/// The boards of some numbers, even if they were deleted.
+/// The boards of some numbers, even if they were deleted: one SELECT for each 500.
 pub async fn of_numbers(db: &impl ConnectionTrait, numbers: &[i64]) -> Result<Vec<Model>, DbErr> {
-    Entity::find().filter(Column::No.is_in(numbers.iter().copied())).all(db).await
+    let mut rows = vec![];
+    for some in numbers.chunks(NUMBERS_MAX) {
+        let some = Entity::find().filter(Column::No.is_in(some.iter().copied()));
+        rows.append(&mut some.all(db).await?);
+    }
+    Ok(rows)
+}
+
+/// As [`of_numbers`], without deleted boards, by number.
+pub async fn living_of_numbers(
+    db: &impl ConnectionTrait,
+    numbers: &[i64],
+) -> Result<BTreeMap<i64, Model>, DbErr> {
+    let rows = of_numbers(db, numbers).await?.into_iter();
+    Ok(rows.filter(|row| row.deleted_at_ms.is_none()).map(|row| (row.no, row)).collect())
+}
+
+/// The boards with the next higher numbers than one, even if they were deleted: at most 1,000, so
+/// that many boards are never held as rows.
+pub async fn after(db: &impl ConnectionTrait, no: i64) -> Result<Vec<Model>, DbErr> {
+    let higher = Entity::find().filter(Column::No.gt(no));
+    higher.order_by_asc(Column::No).limit(ROWS_MAX).all(db).await
+}
+
+/// Boards with a later change than one, even if they were deleted, in the order of their changes:
+/// at most `limit`.
+pub async fn changed_after(
+    db: &impl ConnectionTrait,
+    change: i64,
+    limit: u64,
+) -> Result<Vec<Model>, DbErr> {
+    let later = Entity::find().filter(Column::Change.gt(change));
+    later.order_by_asc(Column::Change).limit(limit).all(db).await
 }
 
 /// The board of a slug, unless it was deleted.

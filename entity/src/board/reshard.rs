@@ -3,13 +3,14 @@
 //! Each step is a compare-and-set: a process that takes the move over leaves the former holder
 //! nothing to continue from. SQL's clock judges leases, as those of processes may differ.
 
+use sea_orm::sea_query::Expr;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseConnection, EntityTrait, QueryFilter,
     UpdateMany,
 };
 
 use crate::board;
-use crate::deployment::clock::sql_now_ms;
+use crate::deployment::clock::sql_now;
 use crate::error::Result;
 
 /// The time after its last heartbeat for which a move's holder counts as alive, in milliseconds.
@@ -50,10 +51,9 @@ impl Reshard {
         row: &board::Model,
         shards: u16,
     ) -> Result<Option<Self>> {
-        let now_ms = sql_now_ms(db).await?;
         let reshard = Self { id: crate::random_id(), shards, step: Step::Staging };
-        let begun = unchanged(row)
-            .set(reshard.to_row(now_ms))
+        let begun = reshard
+            .written_by(unchanged(row), db)
             .filter(board::Column::Reshard.is_null())
             .filter(board::Column::ArchivedBeforeMs.is_null())
             .exec(db)
@@ -63,9 +63,9 @@ impl Reshard {
 
     /// Advances to a step. Returns false if another process took the move over or advanced it.
     pub async fn advance(&mut self, db: &DatabaseConnection, no: i64, step: Step) -> Result<bool> {
-        let now_ms = sql_now_ms(db).await?;
         let next = Self { step, ..self.clone() };
-        let advanced = of_text(no, &self.to_text()).set(next.to_row(now_ms)).exec(db).await?;
+        let update = of_text(no, &self.to_text());
+        let advanced = next.written_by(update, db).exec(db).await?;
         if advanced.rows_affected == 1 {
             *self = next;
         }
@@ -75,17 +75,13 @@ impl Reshard {
     /// Takes the move over from a holder whose lease has expired. A move that is not decided is
     /// then to be undone. Returns false if the lease was renewed or another process was first.
     pub async fn take_over(&mut self, db: &DatabaseConnection, no: i64) -> Result<bool> {
-        let now_ms = sql_now_ms(db).await?;
         let step = match self.step {
             Step::Staging | Step::Held => Step::Undoing,
             step => step,
         };
         let next = Self { id: crate::random_id(), step, ..self.clone() };
-        let taken = of_text(no, &self.to_text())
-            .set(next.to_row(now_ms))
-            .filter(board::Column::ReshardUntilMs.lt(now_ms))
-            .exec(db)
-            .await?;
+        let update = of_text(no, &self.to_text()).filter(has_expired(db));
+        let taken = next.written_by(update, db).exec(db).await?;
         if taken.rows_affected == 1 {
             *self = next;
         }
@@ -95,14 +91,8 @@ impl Reshard {
     /// Renews the lease of the move with this id, whatever its step. Returns false if another
     /// process took the move over.
     pub async fn renew(db: &DatabaseConnection, no: i64, id: &str) -> Result<bool> {
-        let now_ms = sql_now_ms(db).await?;
-        let alive = board::ActiveModel {
-            reshard_until_ms: Set(Some(now_ms + ALIVE_MS)),
-            ..Default::default()
-        };
         // The id comes first in the JSON text.
-        let renewed = board::Entity::update_many()
-            .set(alive)
+        let renewed = renewing(board::Entity::update_many(), db)
             .filter(board::Column::No.eq(no))
             .filter(board::Column::Reshard.starts_with(format!("{{\"id\":\"{id}\"")))
             .exec(db)
@@ -118,15 +108,9 @@ impl Reshard {
         row: &board::Model,
         later: board::ActiveModel,
     ) -> Result<bool> {
-        let now_ms = sql_now_ms(db).await?;
         let next = Self { step: Step::Decided, ..self.clone() };
-        let decided = board::ActiveModel {
-            reshard: Set(Some(next.to_text())),
-            reshard_until_ms: Set(Some(now_ms + ALIVE_MS)),
-            ..later
-        };
-        let decided = unchanged(row)
-            .set(decided)
+        let decided = next
+            .written_by(unchanged(row).set(later), db)
             .filter(board::Column::Reshard.eq(self.to_text()))
             .filter(board::Column::ArchivedBeforeMs.is_null())
             .exec(db)
@@ -161,13 +145,30 @@ impl Reshard {
         serde_json::to_string(self).expect("texts and numbers have a JSON form")
     }
 
-    fn to_row(&self, now_ms: i64) -> board::ActiveModel {
-        board::ActiveModel {
-            reshard: Set(Some(self.to_text())),
-            reshard_until_ms: Set(Some(now_ms + ALIVE_MS)),
-            ..Default::default()
-        }
+    /// An update that also records this state, and renews the lease.
+    fn written_by(
+        &self,
+        update: UpdateMany<board::Entity>,
+        db: &DatabaseConnection,
+    ) -> UpdateMany<board::Entity> {
+        let row = board::ActiveModel { reshard: Set(Some(self.to_text())), ..Default::default() };
+        renewing(update.set(row), db)
     }
+}
+
+/// True of the row of a board whose move has a lease that has expired.
+pub fn has_expired(db: &DatabaseConnection) -> Expr {
+    let now = sql_now(db.get_database_backend());
+    Expr::cust(format!(r#""reshard_until_ms" < {now}"#))
+}
+
+/// An update that also renews the lease.
+fn renewing(
+    update: UpdateMany<board::Entity>,
+    db: &DatabaseConnection,
+) -> UpdateMany<board::Entity> {
+    let now = sql_now(db.get_database_backend());
+    update.col_expr(board::Column::ReshardUntilMs, Expr::cust(format!("{now} + {ALIVE_MS}")))
 }
 
 fn of_text(no: i64, text: &str) -> UpdateMany<board::Entity> {

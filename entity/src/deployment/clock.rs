@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
+use sea_orm::{ConnectionTrait, DbErr};
+
+pub use crate::sql::dialect::sql_now;
+use crate::sql::dialect::statement;
 
 /// A clock: the system's, until it is set.
 #[derive(Debug, Clone, Default)]
@@ -30,18 +33,10 @@ fn machine_ms() -> i64 {
     since.as_millis() as i64
 }
 
-/// The expression for Unix milliseconds by SQL's clock, at the time of a statement.
-pub fn sql_now(backend: DbBackend) -> &'static str {
-    match backend {
-        DbBackend::Postgres => "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
-        _ => "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)",
-    }
-}
-
 /// Unix milliseconds by SQL's clock.
 pub async fn sql_now_ms(db: &impl ConnectionTrait) -> Result<i64, DbErr> {
     let backend = db.get_database_backend();
-    let asked = Statement::from_string(backend, format!("SELECT {}", sql_now(backend)));
+    let asked = statement(backend, format!("SELECT {}", sql_now(backend)), []);
     let answer = db.query_one_raw(asked).await?;
     let answer = answer.ok_or_else(|| DbErr::RecordNotFound("the time".to_owned()))?;
     answer.try_get_by_index(0)

@@ -1,10 +1,11 @@
 //! The processes that have a deployment open, on all hosts. Each renews its row while it lives, and
 //! SQL's clock judges the age of a row.
 
+use sea_orm::QueryOrder;
 use sea_orm::entity::prelude::*;
-use sea_orm::{QueryOrder, Statement};
 
 use super::clock::sql_now;
+use crate::sql::dialect::{or_update, statement};
 
 /// The age of a heartbeat up to which its process counts as alive, in milliseconds.
 pub const ALIVE_MS: i64 = 20_000;
@@ -44,10 +45,11 @@ no_relations!();
 pub async fn beat(db: &DatabaseConnection, process: &Model) -> Result<(), DbErr> {
     let backend = db.get_database_backend();
     let now = sql_now(backend);
+    let or_update = or_update(backend, r#""id""#, &format!(r#""heartbeat_at_ms" = {now}"#));
     let sql = format!(
         r#"INSERT INTO "process" ("id", "holder", "host", "pid", "database", "redis", "place", "started_at_ms", "heartbeat_at_ms")
         VALUES ($1, $2, $3, $4, $5, $6, $7, {now}, {now})
-        ON CONFLICT ("id") DO UPDATE SET "heartbeat_at_ms" = {now}"#
+        {or_update}"#
     );
     let values: [Value; 7] = [
         process.id.clone().into(),
@@ -58,7 +60,7 @@ pub async fn beat(db: &DatabaseConnection, process: &Model) -> Result<(), DbErr>
         process.redis.clone().into(),
         process.place.clone().into(),
     ];
-    db.execute_raw(Statement::from_sql_and_values(backend, sql, values)).await?;
+    db.execute_raw(statement(backend, sql, values)).await?;
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! Checkpoints: signed statements about the last commit of a partition.
 
 use ranking::id::PartitionNo;
+use sea_orm::QueryOrder;
 use sea_orm::entity::prelude::*;
-use sea_orm::{QueryOrder, QuerySelect};
 
 /// A row of `checkpoint`.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -46,7 +46,6 @@ pub async fn last(
     Entity::find()
         .filter(Column::Partition.eq(i32::from(partition)))
         .order_by_desc(Column::Seq)
-        .limit(1)
         .one(db)
         .await
 }

@@ -6,7 +6,9 @@ use ranking::commit::Commit;
 use ranking::commit::content::{CONTENT_VERSION, Content};
 use ranking::id::PartitionNo;
 use sea_orm::entity::prelude::*;
-use sea_orm::{Condition, QueryOrder, QuerySelect};
+use sea_orm::{QueryOrder, QuerySelect};
+
+use crate::sql::dialect::add_to_each;
 
 /// A row of `commit`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -99,10 +101,20 @@ pub async fn times(
     first_seq: i64,
     last_seq: i64,
 ) -> Result<BTreeMap<i64, Times>, DbErr> {
-    let of_span = Condition::all()
-        .add(Column::Partition.eq(i32::from(partition)))
-        .add(Column::Seq.between(first_seq, last_seq));
-    times_where(db, of_span).await
+    let of_span = Entity::find()
+        .filter(Column::Partition.eq(i32::from(partition)))
+        .filter(Column::Seq.between(first_seq, last_seq));
+    times_of(db, of_span).await
+}
+
+/// The times, by seq, of at most `limit` commits of a partition: the first ones after `seq`.
+pub async fn times_after(
+    db: &impl ConnectionTrait,
+    partition: PartitionNo,
+    seq: i64,
+    limit: u64,
+) -> Result<BTreeMap<i64, Times>, DbErr> {
+    times_of(db, select_after(partition, seq, limit)).await
 }
 
 /// The commit of a partition and seq.
@@ -121,18 +133,17 @@ pub async fn times_of_seqs(
     seqs: Vec<i64>,
 ) -> Result<BTreeMap<i64, Times>, DbErr> {
     let of_seqs =
-        Condition::all().add(Column::Partition.eq(partition)).add(Column::Seq.is_in(seqs));
-    times_where(db, of_seqs).await
+        Entity::find().filter(Column::Partition.eq(partition)).filter(Column::Seq.is_in(seqs));
+    times_of(db, of_seqs).await
 }
 
-async fn times_where(
+async fn times_of(
     db: &impl ConnectionTrait,
-    commits: Condition,
+    commits: Select<Entity>,
 ) -> Result<BTreeMap<i64, Times>, DbErr> {
-    let rows: Vec<(i64, i64, i64)> = Entity::find()
+    let rows: Vec<(i64, i64, i64)> = commits
         .select_only()
         .columns([Column::Seq, Column::AcceptedAtMs, Column::ClockMs])
-        .filter(commits)
         .into_tuple()
         .all(db)
         .await?;
@@ -161,17 +172,15 @@ pub async fn count_gone(
     db: &impl ConnectionTrait,
     gone: &BTreeMap<(i32, i64), u32>,
 ) -> Result<(), DbErr> {
-    let rows: Vec<String> = gone
-        .iter()
-        .map(|((partition, seq), gone)| format!("({partition}, {seq}, {gone})"))
-        .collect();
-    if rows.is_empty() {
+    if gone.is_empty() {
         return Ok(());
     }
-    let sql = format!(
-        r#"WITH "more" ("partition", "seq", "gone") AS (VALUES {}) UPDATE "commit" SET "gone" = "commit"."gone" + "more"."gone" FROM "more" WHERE "commit"."partition" = "more"."partition" AND "commit"."seq" = "more"."seq""#,
-        rows.join(", ")
-    );
+    let row = |(&(partition, seq), &gone): (&(i32, i64), &u32)| {
+        (i64::from(partition), seq, i64::from(gone))
+    };
+    let rows = gone.iter().map(row);
+    let column = ("commit", "gone");
+    let sql = add_to_each(db.get_database_backend(), column, ["partition", "seq"], rows);
     db.execute_unprepared(&sql).await?;
     Ok(())
 }
@@ -183,13 +192,15 @@ pub async fn page_after(
     seq: i64,
     limit: u64,
 ) -> Result<Vec<Model>, DbErr> {
+    select_after(partition, seq, limit).all(db).await
+}
+
+fn select_after(partition: PartitionNo, seq: i64, limit: u64) -> Select<Entity> {
     Entity::find()
         .filter(Column::Partition.eq(i32::from(partition)))
         .filter(Column::Seq.gt(seq))
         .order_by_asc(Column::Seq)
         .limit(limit)
-        .all(db)
-        .await
 }
 
 #[cfg(test)]

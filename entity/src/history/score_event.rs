@@ -204,6 +204,8 @@ pub async fn voided_on(
 ) -> Result<HashSet<EventPlace>, DbErr> {
     let voids = Entity::find()
         .filter(Column::BoardNo.eq(board.0))
+        // Redundant, but an index serves this condition.
+        .filter(Column::AtMs.is_null())
         .filter(Column::VoidSeq.is_not_null())
         .all(db)
         .await?;

@@ -95,6 +95,12 @@ pub async fn take(
     Ok(moved.rows_affected == 1)
 }
 
+/// True if the work that was due at an instant is done.
+pub async fn is_finished(db: &DatabaseConnection, name: &str, due_at_ms: i64) -> Result<bool> {
+    let row = Entity::find_by_id(name).one(db).await?;
+    Ok(row.is_some_and(|row| row.due_at_ms == due_at_ms && row.finished))
+}
+
 /// Returns the work that was due at an instant because its process is stopping. The next process
 /// that asks may claim it at once.
 pub async fn give_back(db: &DatabaseConnection, name: &str, due_at_ms: i64) -> Result<()> {

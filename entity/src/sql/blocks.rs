@@ -1,16 +1,17 @@
 //! Rows of SQL in blocks of columns, for jobs that read a whole partition.
 //!
 //! Most of the cost of reading rows is handing them over one at a time. On SQLite this module asks
-//! for a block's columns as JSON arrays: one result row stands for thousands. PostgreSQL already
+//! for a block's columns as JSON arrays: one result row stands for thousands. A server already
 //! sends many rows at once.
 
 mod arrays;
 
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use ranking::id::{BoardNo, PartitionNo};
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, StreamTrait, Value};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, StreamTrait, Value};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
+use super::dialect::statement;
 use arrays::{Texts, last_of, parsed};
 
 /// The most rows that a block has.
@@ -63,7 +64,7 @@ impl Columns {
     /// Texts: `segment` and `member`. Numbers: `score`, `rank_key` and `seq`; for all boards also
     /// `board_no`.
     pub fn of_standing(partition: PartitionNo, board: Option<BoardNo>) -> Self {
-        let of_board = board.map(|no| format!(" AND board_no = {no}"));
+        let of_board = board.map(|no| format!(r#" AND "board_no" = {no}"#));
         Self {
             table: "standing",
             order: match board {
@@ -75,7 +76,7 @@ impl Columns {
                 Some(_) => &["score", "rank_key", "seq"],
                 None => &["score", "rank_key", "seq", "board_no"],
             },
-            which: format!("partition = {partition}{}", of_board.unwrap_or_default()),
+            which: format!(r#""partition" = {partition}{}"#, of_board.unwrap_or_default()),
         }
     }
 
@@ -89,7 +90,7 @@ impl Columns {
             texts: &["segment", "member"],
             numbers: &["score", "tick", "events", "through_seq"],
             which: format!(
-                "board_no = {board} AND partition = {partition} AND through_seq <= {through_seq}"
+                r#""board_no" = {board} AND "partition" = {partition} AND "through_seq" <= {through_seq}"#
             ),
         }
     }
@@ -144,8 +145,7 @@ impl Columns {
             arrays.join(", "),
             names.join(", "),
         );
-        let statement = Statement::from_sql_and_values(DbBackend::Sqlite, sql, after);
-        let row = db.query_one_raw(statement).await?;
+        let row = db.query_one_raw(statement(DbBackend::Sqlite, sql, after)).await?;
         let row = row.ok_or_else(|| DbErr::Custom("an aggregate returned no row".to_owned()))?;
         let count: i64 = row.try_get_by_index(0)?;
         let arrays = (1..=names.len()).map(|place| row.try_get_by_index(place));
@@ -182,10 +182,11 @@ impl Columns {
         self,
         db: &C,
     ) -> impl futures::Stream<Item = Result<Block, DbErr>> + Send {
-        let names: Vec<&str> = self.names().collect();
-        let sql = format!("SELECT {} FROM {} WHERE {}", names.join(", "), self.table, self.which);
-        let statement = Statement::from_string(ConnectionTrait::get_database_backend(db), sql);
-        let rows = async move { db.stream_raw(statement).await };
+        let names: Vec<String> = self.names().map(|name| format!(r#""{name}""#)).collect();
+        let (names, Self { table, which, .. }) = (names.join(", "), &self);
+        let sql = format!(r#"SELECT {names} FROM "{table}" WHERE {which}"#);
+        let asked = statement(ConnectionTrait::get_database_backend(db), sql, []);
+        let rows = async move { db.stream_raw(asked).await };
         stream::once(rows).try_flatten().chunks(ROWS_MAX).map(move |rows| {
             let rows: Vec<QueryResult> = rows.into_iter().collect::<Result<_, DbErr>>()?;
             Ok(Block {

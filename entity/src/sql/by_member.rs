@@ -3,12 +3,14 @@
 //! The chunks are ranges of members. A list of keys in a DELETE makes SQLite scan all rows of the
 //! board for each statement.
 
-use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr, Statement, Value};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr, Value};
+
+use super::dialect::{self, statement};
 
 /// The most rows that one statement examines.
 const ROWS_MAX: usize = 5000;
 
-/// Deletes rows of a table, range by range of members.
+/// Deletes rows of a table, range by range of members. `key` lists the columns of its key.
 ///
 /// `among` is a condition on the columns that precede the member in an index of the table. Of the
 /// rows that meet it, those that also meet `and`, a condition on `e`, are deleted.
@@ -17,28 +19,27 @@ const ROWS_MAX: usize = 5000;
 /// If a statement fails; rows that were deleted before it stay deleted.
 pub async fn delete(
     db: &DatabaseConnection,
-    table: &str,
+    (table, key): (&str, &str),
     among: &str,
     and: &str,
 ) -> Result<(), DbErr> {
+    let backend = db.get_database_backend();
     let mut after: Option<String> = None;
     loop {
         let from = after.as_ref().map_or("", |_| r#" AND "member" > $1"#);
         let values: Vec<Value> = after.take().into_iter().map(Value::from).collect();
-        let statement = |sql: String, values: Vec<Value>| {
-            Statement::from_sql_and_values(db.get_database_backend(), sql, values)
-        };
         let skipped = ROWS_MAX - 1;
         let last = format!(
             r#"SELECT "member" FROM "{table}" WHERE {among}{from} ORDER BY "member" LIMIT 1 OFFSET {skipped}"#
         );
-        let last = db.query_one_raw(statement(last, values.clone())).await?;
+        let last = db.query_one_raw(statement(backend, last, values.clone())).await?;
         after = last.map(|row| row.try_get_by_index(0)).transpose()?;
         let place = values.len() + 1;
         let to = after.as_ref().map_or(String::new(), |_| format!(r#" AND "member" <= ${place}"#));
-        let delete = format!(r#"DELETE FROM "{table}" AS e WHERE {among}{from}{to} AND {and}"#);
+        let which = format!("{among}{from}{to} AND {and}");
+        let delete = dialect::delete(backend, table, key, &which);
         let values = values.into_iter().chain(after.clone().map(Value::from));
-        db.execute_raw(statement(delete, values.collect())).await?;
+        db.execute_raw(statement(backend, delete, values)).await?;
         if after.is_none() {
             return Ok(());
         }
@@ -55,14 +56,16 @@ pub async fn delete_archived(
     board: Option<i64>,
     and: &str,
 ) -> Result<(), DbErr> {
+    const TABLE: (&str, &str) =
+        ("archived_entry", r#""board_no", "partition", "member", "segment", "through_seq""#);
     let of_board = board.map_or(String::new(), |no| format!(r#"WHERE "board_no" = {no}"#));
     let places =
         format!(r#"SELECT DISTINCT "board_no", "partition" FROM "archived_entry" {of_board}"#);
-    let places = Statement::from_string(db.get_database_backend(), places);
+    let places = statement(db.get_database_backend(), places, []);
     for place in db.query_all_raw(places).await? {
         let (no, partition): (i64, i32) = (place.try_get_by_index(0)?, place.try_get_by_index(1)?);
         let among = format!(r#""board_no" = {no} AND "partition" = {partition}"#);
-        delete(db, "archived_entry", &among, and).await?;
+        delete(db, TABLE, &among, and).await?;
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! Old rows of tables that only tell what happened, deleted in small statements.
 
-use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr, Statement};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr};
+
+use super::dialect::{delete_among, statement};
 
 /// The most rows of one statement.
 pub const ROWS_MAX: u64 = 1000;
@@ -90,8 +92,8 @@ pub async fn delete_old(
 ) -> Result<u64, DbErr> {
     let (key, old) = records.old();
     let table = records.table();
-    let delete = format!(r#"DELETE FROM "{table}" WHERE ({key}) IN ({old} LIMIT {ROWS_MAX})"#);
     let backend = db.get_database_backend();
-    let statement = Statement::from_sql_and_values(backend, delete, [before_ms.into()]);
-    Ok(db.execute_raw(statement).await?.rows_affected())
+    let delete = delete_among(backend, table, key, &format!("{old} LIMIT {ROWS_MAX}"));
+    let delete = statement(backend, delete, [before_ms.into()]);
+    Ok(db.execute_raw(delete).await?.rows_affected())
 }

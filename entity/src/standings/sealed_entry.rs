@@ -13,6 +13,9 @@ use crate::sql::insert_chunked;
 /// The most entries in one statement.
 const ROWS_MAX: usize = 1000;
 
+/// The most standings in one DELETE.
+const STANDINGS_MAX: usize = 500;
+
 /// A row of `sealed_entry`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "sealed_entry")]
@@ -78,10 +81,17 @@ pub async fn delete(db: &impl ConnectionTrait, which: Condition) -> Result<Vec<i
         .into_tuple()
         .all(db)
         .await?;
-    Entity::delete_many().filter(which).exec(db).await?;
     let mut growth: BTreeMap<i64, i64> = BTreeMap::new();
     for no in &numbers {
         *growth.entry(*no).or_default() -= 1;
+    }
+    let standings: Vec<i64> = growth.keys().copied().collect();
+    for chunk in standings.chunks(STANDINGS_MAX) {
+        // By the numbers MariaDB finds the rows in the key, and looks at no others.
+        let of_chunk = Condition::all()
+            .add(Column::StandingsNo.is_in(chunk.iter().copied()))
+            .add(which.clone());
+        Entity::delete_many().filter(of_chunk).exec(db).await?;
     }
     sealed_period::grow(db, growth).await?;
     Ok(numbers)

@@ -2,9 +2,9 @@
 
 use crate::board::State;
 use crate::board::{Direction, Policy, TieBreak};
-use crate::decay::CODE_MAX;
 use crate::error::{Error, Result};
-use crate::rank_key::{KEY_BITS, KeyLayout, RankKey};
+use crate::score::decay::CODE_MAX;
+use crate::score::rank_key::{KEY_BITS, KeyLayout, RankKey};
 use crate::score::{self, DECIMALS_MAX, RAW_MAX};
 use crate::window::{Period, REACH_MS, Window};
 use jiff::tz::TimeZone;

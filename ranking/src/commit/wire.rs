@@ -48,6 +48,16 @@ struct EventWire {
 
 const WIRE_VERSION: u8 = 2;
 
+/// The part of a commit's text that every version has.
+#[derive(Deserialize)]
+struct AnyWire {
+    v: u64,
+    #[serde(rename = "id")]
+    _id: String,
+    #[serde(rename = "parent")]
+    _parent: String,
+}
+
 impl Commit {
     /// Its text in the log.
     pub fn to_log(&self) -> String {
@@ -62,6 +72,13 @@ impl Commit {
             ev,
         };
         serde_json::to_string(&wire).expect("strings and numbers have a JSON form")
+    }
+
+    /// The version of a text in the log that a program of another version wrote; `None` for one of
+    /// this version, or of no program of Laurel.
+    pub fn other_version(text: &str) -> Option<u64> {
+        let wire: AnyWire = serde_json::from_str(text).ok()?;
+        Some(wire.v).filter(|version| *version != u64::from(WIRE_VERSION))
     }
 
     /// Reads its text in the log, and checks that its id follows from its content.
@@ -208,6 +225,17 @@ mod tests {
             r#"{"v":2,"id":"","parent":"","at":0,"clock":0,"r":"","ev":[{"b":1,"g":1,"m":"a","s":1,"t":1,"x":[0,1,0]}]}"#,
         ] {
             assert!(matches!(Commit::from_log(1, text), Err(Error::Corrupt(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_entry_of_another_version_is_told_from_a_foreign_one() {
+        let text = root().next([7; 32], 5, vec![]).to_log();
+        assert_eq!(Commit::other_version(&text), None);
+        let later = text.replacen(r#""v":2"#, r#""v":3,"new":[]"#, 1);
+        assert_eq!(Commit::other_version(&later), Some(3));
+        for foreign in ["", "{}", "null", r#"{"v":3}"#, r#"{"v":"3","id":"","parent":""}"#] {
+            assert_eq!(Commit::other_version(foreign), None, "{foreign}");
         }
     }
 }

@@ -8,10 +8,10 @@ use crate::board::State;
 use crate::commit::{Event, EventKind, EventPlace};
 use crate::error::Result;
 use crate::id::{BoardNo, MemberId};
-use crate::rank_key::RankKey;
-use crate::roll::Rolls;
+use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::submission::{Periods, StandingsChange};
+use crate::window::roll::Rolls;
 use crate::window::{Period, Window};
 
 /// The standings that result from a sequence of events. Holds a state for every entry.

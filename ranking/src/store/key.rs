@@ -105,7 +105,8 @@ impl KeySpace {
     }
 
     /// Hash: the marks of boards, by number, of their layouts and of their windows' seals; see
-    /// [`BoardMark`](crate::board::mark::BoardMark) and [`SealMark`](crate::seal::SealMark).
+    /// [`BoardMark`](crate::board::mark::BoardMark) and
+    /// [`SealMark`](crate::window::seal::SealMark).
     pub fn board_marks(&self, partition: PartitionNo) -> String {
         self.of(partition, "gen")
     }
@@ -117,7 +118,7 @@ impl KeySpace {
     }
 
     /// Hash: the progress of each series of a board's rolling windows; see
-    /// [`RollMark`](crate::roll::RollMark).
+    /// [`RollMark`](crate::window::roll::RollMark).
     pub fn rolls(&self, partition: PartitionNo, board: BoardNo) -> String {
         self.of(partition, format_args!("rolls:{board}"))
     }

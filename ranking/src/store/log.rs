@@ -11,8 +11,8 @@ use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, PartitionNo};
-use crate::roll::RollMark;
-use crate::seal::{SealMark, SealName};
+use crate::window::roll::RollMark;
+use crate::window::seal::{SealMark, SealName};
 
 /// A part of a partition's log, with the head.
 #[derive(Debug)]
@@ -203,13 +203,15 @@ pub struct Tail {
 pub struct LogLength {
     /// The number of commits in it.
     pub commits: u64,
+    /// The bytes of its commits without the oldest one.
+    pub bytes: u64,
     /// The head's seq, level or not; `None` if there is no head.
     pub seq: Option<u64>,
 }
 
 impl Store {
     /// The length of each partition's log; `None` if its server does not answer. One round trip for
-    /// each server: `XLEN` and `GET` for each partition.
+    /// each server: `XLEN`, `GET` and two `LINDEX` for each partition.
     ///
     /// # Errors
     /// `Unavailable` if no server answers.
@@ -224,6 +226,9 @@ impl Store {
         for &partition in partitions {
             pipe.cmd("XLEN").arg(self.keys().log(partition));
             pipe.cmd("GET").arg(self.keys().head(partition));
+            for place in [0, -1] {
+                pipe.cmd("LINDEX").arg(self.keys().sizes(partition)).arg(place);
+            }
         }
         let answers = self.read_many(&pipe).await?.values;
         let mut values = answers.into_iter();
@@ -231,7 +236,9 @@ impl Store {
             let commits = decode(values.next())?;
             let head: Option<String> = decode(values.next())?;
             let head = head.and_then(|head| Head::parse(&head).ok());
-            Ok(LogLength { commits, seq: head.map(|head| head.seq) })
+            let [first, last]: [Option<u64>; 2] = [decode(values.next())?, decode(values.next())?];
+            let bytes = last.unwrap_or(0).saturating_sub(first.unwrap_or(0));
+            Ok(LogLength { commits, bytes, seq: head.map(|head| head.seq) })
         };
         partitions.iter().map(length).collect()
     }

@@ -40,6 +40,17 @@ impl Owner {
 }
 
 impl Store {
+    /// The owner of a partition's keys; `None` if it has none. One round trip.
+    ///
+    /// # Errors
+    /// `Unavailable`; `Corrupt` if another program wrote the key.
+    pub async fn owner(&self, partition: PartitionNo) -> Result<Option<Owner>> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("GET").arg(self.keys().owner(partition));
+        let ((text,), _): ((Option<String>,), _) = self.read(&pipe).await?;
+        text.as_deref().map(Owner::parse).transpose()
+    }
+
     /// The owners of all partitions, in order; `None` for a partition that has none, and an error
     /// for one whose server does not answer. One round trip to all servers at once: a `GET` for
     /// each partition.

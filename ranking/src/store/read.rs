@@ -33,11 +33,11 @@ use crate::board::Board;
 use crate::board::rules::Rules;
 use crate::error::{Error, Result};
 use crate::id::{MemberId, PartitionNo};
-use crate::rank_key::RankKey;
-use crate::roll::{Coverage, RollMark, Rolls};
+use crate::score::rank_key::RankKey;
 use crate::shard::shard_of;
 use crate::standings_id::StandingsId;
 use crate::window::Period;
+use crate::window::roll::{Coverage, RollMark, Rolls};
 
 /// The most members in one `ZMSCORE`: all friends of a member.
 const SCORES_MAX: usize = 10_000;

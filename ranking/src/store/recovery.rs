@@ -10,7 +10,7 @@ use super::Store;
 use super::log::{first_after, own_entry};
 use super::owner::Owner;
 use super::write::Writes;
-use crate::commit::{Commit, Head};
+use crate::commit::{Commit, Head, KEY_LAYOUT};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, PartitionNo};
 
@@ -86,7 +86,8 @@ impl Store {
     /// do not descend from it. One round trip for each 1,000 entries.
     ///
     /// # Errors
-    /// `Unavailable`; `NotLevel` if Redis restarts meanwhile.
+    /// `Unavailable`, also if a program of another version wrote the keys or an entry, which must
+    /// not be dropped; `NotLevel` if Redis restarts meanwhile.
     pub async fn find_log(
         &self,
         partition: PartitionNo,
@@ -107,13 +108,25 @@ impl Store {
             if run_id != found.run_id {
                 return Err(Error::NotLevel(partition.0));
             }
+            if let Some(layout) = text.as_deref().and_then(Head::later_layout) {
+                let of_keys =
+                    format!("keys of layout {layout}, and this program reads {KEY_LAYOUT}");
+                return Err(of_other_program(partition, &of_keys));
+            }
             found.head = text.and_then(|text| Head::parse(&text).ok()).or(found.head);
             let Some((last, _)) = log.last() else {
                 return Ok(found);
             };
             from = format!("({last}");
             for entry in log {
-                let commit = own_entry(entry)
+                let own = own_entry(entry);
+                if let Some((seq, text)) = &own
+                    && let Some(version) = Commit::other_version(text)
+                {
+                    let of_entry = format!("log entry {seq} of version {version}");
+                    return Err(of_other_program(partition, &of_entry));
+                }
+                let commit = own
                     .and_then(|(seq, text)| Commit::from_log(seq, &text).ok())
                     .filter(|commit| commit.parent == parent && commit.seq == seq + 1);
                 let Some(commit) = commit else {
@@ -225,6 +238,13 @@ impl Store {
     }
 }
 
+/// The error of a partition with something that a program of another version wrote.
+fn of_other_program(partition: PartitionNo, found: &str) -> Error {
+    Error::Unavailable(format!(
+        "partition {partition} has {found}, which a program of another version wrote: it is left as it is; start the programs of that version until SQL has all of it, and never two versions side by side"
+    ))
+}
+
 impl Recovery {
     /// The run id of the Redis under recovery.
     pub fn run_id(&self) -> &str {
@@ -286,10 +306,7 @@ impl Recovery {
 
     /// The owner of the partition's keys; `None` if it has none. One round trip.
     pub async fn owner(&self) -> Result<Option<Owner>> {
-        let mut pipe = redis::pipe();
-        pipe.cmd("GET").arg(self.store.keys().owner(self.partition));
-        let ((text,), _): ((Option<String>,), _) = self.store.read(&pipe).await?;
-        text.as_deref().map(Owner::parse).transpose()
+        self.store.owner(self.partition).await
     }
 
     /// Sets the owner of the partition's keys. One round trip.

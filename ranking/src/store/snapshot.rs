@@ -4,11 +4,11 @@ use super::{Store, decode, foreign_key};
 use crate::board::mark::BoardMark;
 use crate::error::{Error, Result};
 use crate::id::PartitionNo;
-use crate::rank_key::RankKey;
-use crate::roll::RollMark;
-use crate::seal::SealMark;
+use crate::score::rank_key::RankKey;
 use crate::store::write::Dedup;
 use crate::submission::{Snapshot, Wanted};
+use crate::window::roll::RollMark;
+use crate::window::seal::SealMark;
 use redis::FromRedisValue;
 use std::sync::atomic::Ordering;
 

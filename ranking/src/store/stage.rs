@@ -16,7 +16,7 @@ use super::snapshot::keys_of;
 use super::write::{PAIRS_MAX, Writes};
 use crate::error::Result;
 use crate::id::{MemberId, PartitionNo};
-use crate::rank_key::RankKey;
+use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 
 pub(super) use loading::Loading;

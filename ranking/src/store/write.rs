@@ -7,12 +7,12 @@ use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, MemberId, PartitionNo};
-use crate::rank_key::RankKey;
-use crate::roll::RollMark;
-use crate::seal::{SealMark, SealName};
+use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::store::key::KeySpace;
 use crate::submission::{FoldedBatch, StandingsChange};
+use crate::window::roll::RollMark;
+use crate::window::seal::{SealMark, SealName};
 
 /// The most pairs in one variadic command: no command runs for long.
 pub const PAIRS_MAX: usize = 1000;

@@ -16,14 +16,14 @@ use crate::board::mark::BoardMark;
 use crate::commit::content::Random;
 use crate::error::Result;
 use crate::id::BoardNo;
-use crate::rank_key::RankKey;
-use crate::seal::{SealMark, SealName};
+use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::submission::event_ids::Seen;
 use crate::submission::{
     FoldOutcome, FoldedBatch, Periods, Snapshot, StandingsChange, Submission, Verdict, Wanted,
 };
 use crate::window::Period;
+use crate::window::seal::{SealMark, SealName};
 
 /// A batch of submissions to one partition, and the position of each submission's entries among its
 /// reads.

@@ -60,8 +60,8 @@ mod tests {
     use crate::board::rules::{Rules, RulesInput};
     use crate::board::{Policy, TieBreak};
     use crate::id::BoardNo;
-    use crate::roll::Rolls;
     use crate::window::parse_zone;
+    use crate::window::roll::Rolls;
 
     const DAY_MS: i64 = 86_400_000;
 

@@ -13,16 +13,10 @@ pub const MEMBERS: usize = 150;
 pub fn busy_board() -> Board {
     Board {
         slug: "busy".to_owned(),
-        direction: "HIGH_FIRST",
-        policy: "SUM",
-        tie_break: "EARLIEST",
-        tick_ms: 1000,
-        decimals: 0,
-        min: 0,
         max: 999_999_999,
         zone: "Europe/London",
-        shards: 1,
         windows: vec![Window::Daily, Window::Weekly],
+        ..Board::default()
     }
 }
 

@@ -7,25 +7,18 @@ use engine::deployment::Deployment as Stores;
 use engine::partition::submit::Prepared;
 use entity::board;
 use ranking::board::rules::{Rules, RulesInput};
-use ranking::board::{Board, Direction, Policy, TieBreak};
+use ranking::board::{Board, TieBreak};
 use ranking::id::{EventId, MemberId, PartitionNo};
 use ranking::submission::{Submission, Verdict};
-use ranking::window::parse_zone;
 use tokio::time::Instant;
 
 /// Creates a board of sums from 0 to 1,000,000 with these windows.
 pub async fn summing_board(stores: &Stores, slug: &str, windows: &[&str]) -> Board {
     let rules = Rules::new(RulesInput {
-        direction: Direction::HighFirst,
-        policy: Policy::Sum,
         tie_break: TieBreak::Member,
-        tick_ms: None,
-        decimals: 0,
-        min: 0,
         max: 1_000_000,
-        zone: parse_zone("UTC").unwrap(),
-        shards: 1,
         windows: windows.iter().map(|name| name.parse().unwrap()).collect(),
+        ..RulesInput::default()
     })
     .unwrap();
     let mut row = board::of_rules(slug, slug, &rules, "UTC", 0);

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::amend::{Amended, Amendment, amend};
 use engine::deployment::Deployment as Stores;
+use engine::history::amend::{Amended, Amendment, amend};
 use engine::partition::submit::Prepared;
 use engine::settings::stores::Missing;
 use engine::settings::{Settings, SqlSettings};

@@ -33,12 +33,12 @@ pub async fn corrupt(deployment: &Deployment, slug: &str) {
     let () = add.query_async(&mut redis).await.unwrap();
     let db = deployment.sql().await;
     for statement in [
-        "INSERT INTO member (key, created_at_ms) SELECT 'nobody', 0 WHERE NOT EXISTS (SELECT 1 \
-            FROM member WHERE key = 'nobody')"
+        "INSERT INTO member (\"key\", created_at_ms) SELECT 'nobody', 0 WHERE NOT EXISTS (SELECT 1 \
+            FROM member WHERE \"key\" = 'nobody')"
             .to_owned(),
         format!(
-            "INSERT INTO standing (board_no, segment, member, score, rank_key, partition, seq) \
-            SELECT board_no, segment, 'nobody', score, rank_key, partition, seq FROM standing \
+            "INSERT INTO standing (board_no, segment, member, score, rank_key, \"partition\", seq) \
+            SELECT board_no, segment, 'nobody', score, rank_key, \"partition\", seq FROM standing \
             WHERE board_no = {no} ORDER BY member LIMIT 1"
         ),
     ] {

@@ -25,6 +25,25 @@ pub struct Board {
     pub windows: Vec<Window>,
 }
 
+impl Default for Board {
+    /// Sums of whole numbers from 0 to 1,000 in the window `all` alone, in UTC and one shard.
+    fn default() -> Self {
+        Self {
+            slug: "b".to_owned(),
+            direction: "HIGH_FIRST",
+            policy: "SUM",
+            tie_break: "EARLIEST",
+            tick_ms: 1000,
+            decimals: 0,
+            min: 0,
+            max: 1000,
+            zone: "UTC",
+            shards: 1,
+            windows: vec![],
+        }
+    }
+}
+
 /// A score that is submitted or accepted. The score is raw: an integer at the board's decimals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {

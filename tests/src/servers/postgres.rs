@@ -1,24 +1,24 @@
 //! One PostgreSQL server for the run: started on first use, in a temporary directory, with a
 //! database for each test.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
-use std::os::unix::process::CommandExt;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use sea_orm::{ConnectionTrait, Database};
 
 use crate::servers::certificates::Certificates;
+use crate::servers::redis_cluster::free_port;
+use crate::servers::watchdog::Watchdog;
 
 static SERVER: OnceLock<Postgres> = OnceLock::new();
 static DATABASES: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts the server, stops and starts it as standard input says, and stops it when that closes: a
-/// static is never dropped, but a pipe closes with its process, however that ends. $1 directory,
-/// $2 programs, $3 port, $4 user to run as, or empty, $5 directory of its certificate, or empty.
+/// Starts the server, stops and starts it as standard input says, and stops it when that closes.
+/// $1 directory, $2 programs, $3 port, $4 user to run as, or empty, $5 directory of its
+/// certificate, or empty.
 /// The order of a language is asked for, where the server can, so that a query that forgets to
 /// compare bytes is found out.
 const SCRIPT: &str = r#"
@@ -55,12 +55,6 @@ pub struct Postgres {
     watchdog: Mutex<Watchdog>,
 }
 
-/// The process that keeps the server: the server stops when its standard input closes.
-struct Watchdog {
-    child: Child,
-    output: BufReader<ChildStdout>,
-}
-
 /// A new empty database of the server that tests share; its URL.
 pub async fn new_database() -> String {
     SERVER.get_or_init(|| Postgres::start(None)).new_database().await
@@ -74,25 +68,18 @@ impl Postgres {
 
     /// Starts one that also takes TLS, if it gets a certificate.
     pub fn start(certificates: Option<&Certificates>) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .unwrap()
-            .port();
+        let port = free_port();
         let dir = tempfile::Builder::new().prefix("laurel-postgres-").tempdir().unwrap().keep();
-        let mut watchdog = Command::new("sh")
-            .args(["-c", SCRIPT, "sh"])
-            .args([&dir, &programs()])
-            .args([port.to_string(), other_user()])
-            .arg(certificates.map_or(Path::new(""), Certificates::dir))
-            // A Ctrl-C in the terminal is for this process; the watchdog follows it.
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(watchdog.stdout.take().unwrap());
-        let mut watchdog = Watchdog { child: watchdog, output };
-        watchdog.wait_until_ready();
+        let (programs, port_text, user) = (programs(), port.to_string(), other_user());
+        let certificates = certificates.map_or(Path::new(""), Certificates::dir);
+        let arguments = [
+            dir.as_os_str(),
+            programs.as_os_str(),
+            OsStr::new(&port_text),
+            OsStr::new(&user),
+            certificates.as_os_str(),
+        ];
+        let watchdog = Watchdog::start(SCRIPT, &arguments);
         Self { port, dir, watchdog: Mutex::new(watchdog) }
     }
 
@@ -135,14 +122,15 @@ impl Postgres {
     }
 
     fn other_processes(&self) -> Vec<String> {
-        let Some(first) = self.first_process() else {
-            return vec![];
-        };
-        let children = ["-o", "pid=", "--ppid", &first];
-        let started = Command::new("ps").args(children).output().unwrap().stdout;
-        let started = String::from_utf8(started).unwrap();
-        started.split_whitespace().map(str::to_owned).collect()
+        self.first_process().as_deref().map(children).unwrap_or_default()
     }
+}
+
+/// The processes that a process has started.
+pub(crate) fn children(pid: &str) -> Vec<String> {
+    let started = Command::new("ps").args(["-o", "pid=", "--ppid", pid]).output().unwrap().stdout;
+    let started = String::from_utf8(started).unwrap();
+    started.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Sends a signal to processes; some may have ended.
@@ -156,20 +144,6 @@ impl Drop for Postgres {
     fn drop(&mut self) {
         // A silent server would not stop.
         self.speak();
-    }
-}
-
-impl Watchdog {
-    fn tell(&mut self, command: &str) {
-        let input = self.child.stdin.as_mut().unwrap();
-        input.write_all(format!("{command}\n").as_bytes()).unwrap();
-        self.wait_until_ready();
-    }
-
-    fn wait_until_ready(&mut self) {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n", "PostgreSQL does not start");
     }
 }
 

@@ -1,15 +1,15 @@
 //! A PostgreSQL server on a port of its own that a test stops, stalls, restores and starts again.
 
 use std::fs::File;
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::servers::postgres::{other_user, programs};
+use crate::servers::postgres::{children, other_user, programs, send};
 use crate::servers::program::signal;
+use crate::servers::redis_cluster::free_port;
 use crate::wait::until_blocking;
 
 /// A server, running or not; stopped when dropped.
@@ -27,13 +27,10 @@ impl PostgresNode {
     /// Makes an empty one, and starts it. Its data lie in a directory that `prepare` may make.
     pub fn start(prepare: impl FnOnce(&Path)) -> Self {
         let dir = tempfile::Builder::new().prefix("laurel-postgres-").tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .unwrap()
-            .port();
         prepare(&dir.path().join("disk"));
         let _ = std::fs::create_dir(dir.path().join("disk"));
-        let mut node = Self { programs: programs(), port, user: other_user(), child: None, dir };
+        let mut node =
+            Self { programs: programs(), port: free_port(), user: other_user(), child: None, dir };
         if !node.user.is_empty() {
             run(Command::new("chown").arg("-R").arg(&node.user).arg(node.dir.path()));
         }
@@ -105,13 +102,7 @@ impl PostgresNode {
     pub fn signal_all(&self, name: &str) {
         let parent = self.child.as_ref().expect("it runs").id();
         signal(name, parent);
-        let asked = ["-o", "pid=", "--ppid", &parent.to_string()];
-        let listed = Command::new("ps").args(asked).output().unwrap();
-        for pid in String::from_utf8_lossy(&listed.stdout).split_whitespace() {
-            // A session may have ended meanwhile.
-            let kill = Command::new("kill").args([&format!("-{name}"), pid]).output();
-            kill.expect("kill is installed");
-        }
+        send(name, &children(&parent.to_string()));
     }
 
     /// Stops it, copies its data for [`Self::restore`], and starts it again.
@@ -176,9 +167,9 @@ impl Drop for PostgresNode {
         };
         let ended = child.try_wait();
         if matches!(ended, Ok(None)) {
-            let id = child.id().to_string();
-            let _ = Command::new("kill").args(["-CONT", &id]).status();
-            let _ = Command::new("kill").args(["-QUIT", &id]).status();
+            let pid = [child.id().to_string()];
+            send("CONT", &pid);
+            send("QUIT", &pid);
         }
         let _ = child.wait();
     }

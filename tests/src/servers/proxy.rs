@@ -30,7 +30,7 @@ pub enum Mode {
     /// They stand still until the mode changes, and pass then.
     Frozen,
     /// They vanish, and for good: a connection that has lost a byte passes nothing anymore, as
-    /// when a router has forgotten it. Neither end is told.
+    /// when a router has forgotten it and tells neither end.
     HalfOpen,
     /// New connections are reset; those that are open pass bytes.
     Refused,

@@ -106,6 +106,11 @@ impl RedisCluster {
         self.server(port).ask(words).unwrap()
     }
 
+    /// The id of a server's process.
+    pub fn pid(&self, port: u16) -> u32 {
+        self.server(port).child().id()
+    }
+
     /// Kills a server without warning.
     pub fn kill(&self, port: u16) {
         let mut child = self.server(port).child();

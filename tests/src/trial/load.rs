@@ -5,6 +5,7 @@
 //! not told the outcome often sends again, through any process; some send again what they were
 //! told.
 
+pub mod false_answers;
 pub mod steady;
 
 use std::ops::Range;
@@ -24,6 +25,7 @@ use tokio::time::sleep;
 use crate::clock::{DAY_MS, now_ms};
 use crate::documents::SUBMIT_SCORES;
 use crate::model::oracle::{Board, Event};
+use false_answers::FalseAnswers;
 
 /// How many clients send at once.
 const CLIENTS: u64 = 8;
@@ -63,6 +65,13 @@ pub enum State {
     Durable,
 }
 
+impl State {
+    /// True if it was said to be ranked, or to be in SQL.
+    pub fn is_confirmed(self) -> bool {
+        matches!(self, Self::Applied | Self::Durable)
+    }
+}
+
 /// The knowledge that clients have of an event.
 #[derive(Debug, Clone, Copy)]
 pub struct Record {
@@ -82,14 +91,6 @@ pub struct Acknowledged {
     pub told: Instant,
 }
 
-/// Answers that should not have been given.
-#[derive(Debug, Clone, Default)]
-pub struct FalseAnswers {
-    pub count: usize,
-    /// The first ones.
-    pub shown: Vec<String>,
-}
-
 /// The state that all clients share.
 struct Shared {
     seed: u64,
@@ -104,6 +105,7 @@ struct Shared {
     refusals: Mutex<Vec<Instant>>,
     /// True while clients are to send.
     is_on: AtomicBool,
+    is_damaged: AtomicBool,
 }
 
 /// The load: it can be started and stopped.
@@ -126,6 +128,7 @@ impl Load {
             false_answers: Mutex::default(),
             refusals: Mutex::default(),
             is_on: AtomicBool::new(false),
+            is_damaged: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared), clients: vec![] }
     }
@@ -166,6 +169,11 @@ impl Load {
         for client in self.clients.drain(..) {
             client.await.unwrap();
         }
+    }
+
+    /// From now on scores may be refused with `INTERNAL`, as stored data are damaged.
+    pub fn expect_damage(&self) {
+        self.shared.is_damaged.store(true, Ordering::Relaxed);
     }
 
     /// The record of each event, by number.
@@ -216,6 +224,11 @@ impl Load {
 /// The beginning of each event's id.
 pub const ID: &str = "fault-";
 
+/// The id of the event with a number.
+pub fn id(number: usize) -> String {
+    format!("{ID}{number}")
+}
+
 /// Boards of each policy, with ties.
 fn boards() -> Vec<Board> {
     let board = |slug: &str, policy, direction, tie_break, shards| Board {
@@ -223,13 +236,11 @@ fn boards() -> Vec<Board> {
         direction,
         policy,
         tie_break,
-        tick_ms: 1000,
-        decimals: 0,
         min: -100_000_000,
         max: 100_000_000,
-        zone: "UTC",
         shards,
         windows: vec![Window::Daily, Window::Weekly],
+        ..Board::default()
     };
     vec![
         board("total", "SUM", "HIGH_FIRST", "EARLIEST", 2),
@@ -238,7 +249,7 @@ fn boards() -> Vec<Board> {
     ]
 }
 
-/// Sends one request after the other until it is told to end.
+/// Sends one request after the other until [`Load::stop`] asks it to end.
 async fn send_steadily(shared: Arc<Shared>, mut rng: StdRng) {
     while shared.is_on.load(Ordering::Relaxed) {
         let board = rng.random_range(0..shared.boards.len());
@@ -264,7 +275,7 @@ impl Shared {
             member: format!("m{}", rng.random_range(0..MEMBERS)),
             score: rng.random_range(-3..=9),
             at_ms: self.began_ms - age_ms,
-            id: Some(format!("{ID}{number}")),
+            id: Some(id(number)),
         }
     }
 
@@ -336,6 +347,7 @@ impl Shared {
             ("APPLIED" | "DUPLICATE", _) => State::Applied,
             ("UNKNOWN", _) => State::Unknown,
             ("REJECTED", "UNAVAILABLE") => State::Refused,
+            ("REJECTED", "INTERNAL") if self.is_damaged.load(Ordering::Relaxed) => State::Refused,
             _ => {
                 self.note_false_answer(format!("{status} {code} {message}"));
                 State::Refused
@@ -347,7 +359,7 @@ impl Shared {
     fn check_duplicate(&self, number: usize) {
         let state = lock(&self.records)[number].state;
         if state == State::Refused {
-            self.note_false_answer(format!("DUPLICATE of {ID}{number}, which was refused"));
+            self.note_false_answer(format!("DUPLICATE of {}, which was refused", id(number)));
         }
     }
 
@@ -375,7 +387,7 @@ impl Shared {
         if is_more {
             record.state = told;
         }
-        if matches!(told, State::Applied | State::Durable) {
+        if told.is_confirmed() {
             record.acknowledged = Some(Acknowledged { asked, told: Instant::now() });
         }
     }

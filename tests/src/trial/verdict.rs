@@ -16,7 +16,7 @@ use sea_orm::{ConnectionTrait, Statement};
 use crate::api::listing::check_standings;
 use crate::jobs::analytics::output_beside;
 use crate::model::oracle::{Event, Oracle};
-use crate::trial::load::{Acknowledged, ID, Record, State};
+use crate::trial::load::{Acknowledged, Record, State, id};
 use crate::trial::world::World;
 
 /// How many confirmed events are sent once more at the end.
@@ -115,10 +115,10 @@ impl Verdict {
         let (mut lost, mut refused) = (vec![], vec![]);
         for (number, record) in records.iter().enumerate() {
             let is_there = counts.contains_key(&number);
-            let is_confirmed = matches!(record.state, State::Applied | State::Durable);
+            let is_confirmed = record.state.is_confirmed();
             self.acknowledged += usize::from(is_confirmed);
             if record.state == State::Refused && is_there {
-                refused.push(number);
+                refused.push(id(number));
             }
             if is_confirmed && !is_there {
                 let is_excused = record
@@ -126,13 +126,12 @@ impl Verdict {
                     .is_some_and(|at| losses.iter().any(|loss| loss.excuses(&at)));
                 match record.state == State::Applied && is_excused {
                     true => self.lost_with_redis += 1,
-                    false => lost.push(format!("{ID}{number} ({:?})", record.state)),
+                    false => lost.push(format!("{} ({:?})", id(number), record.state)),
                 }
             }
         }
         self.lost = lost.len();
         self.find("confirmed, but not in SQL", &lost);
-        let refused: Vec<String> = refused.iter().map(|number| format!("{ID}{number}")).collect();
         self.find("refused, but in SQL", &refused);
         self.false_refusals = refused.len();
     }
@@ -154,7 +153,7 @@ impl Verdict {
             wanted.map(|(number, _)| number).collect()
         };
         let unknown = of_state(|state| state == State::Unknown);
-        let known = of_state(|state| matches!(state, State::Applied | State::Durable));
+        let known = of_state(State::is_confirmed);
         let target =
             |rng: &mut StdRng| world.apis[rng.random_range(0..world.apis.len())].url().to_owned();
         let load = &world.load;
@@ -172,17 +171,16 @@ impl Verdict {
             let records = world.load.records();
             left.retain(|&number| records[number].state != State::Durable);
         }
-        let left: Vec<String> = left.iter().map(|number| format!("{ID}{number}")).collect();
+        let left: Vec<String> = left.into_iter().map(id).collect();
         self.find("still unknown after they were sent again", &left);
     }
 
     /// Compares the standings of every window with the events in SQL, and these with what was sent.
     async fn judge_history(&mut self, world: &World) {
         let (counts, _) = history(world).await;
-        let doubled: Vec<usize> =
-            counts.iter().filter(|(_, count)| **count > 1).map(|(number, _)| *number).collect();
+        let doubled = counts.iter().filter(|(_, count)| **count > 1);
+        let doubled: Vec<String> = doubled.map(|(number, _)| id(*number)).collect();
         self.doubled = doubled.len();
-        let doubled: Vec<String> = doubled.iter().map(|number| format!("{ID}{number}")).collect();
         self.find("more than once in SQL", &doubled);
         let records: Vec<Record> = world.load.records().clone();
         let is_missing = |(number, record): &(usize, &Record)| {
@@ -190,7 +188,7 @@ impl Verdict {
         };
         // Those that were sent again have been confirmed since the answers were judged.
         let missing = records.iter().enumerate().filter(is_missing);
-        let missing: Vec<String> = missing.map(|(number, _)| format!("{ID}{number}")).collect();
+        let missing: Vec<String> = missing.map(|(number, _)| id(number)).collect();
         self.find("durable at the end, but not in SQL", &missing);
         for (index, board) in world.load.boards().iter().enumerate() {
             let mut events: Vec<Event> = vec![];

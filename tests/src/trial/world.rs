@@ -102,7 +102,7 @@ pub struct World {
     // In the order in which they end: a disk goes before the directory that it is mounted in.
     pub load: Load,
     pub apis: Vec<Api>,
-    pub disk: Option<SmallDisk>,
+    disk: Option<SmallDisk>,
     sql_proxy: Option<Proxy>,
     redis_proxy: Option<Proxy>,
     /// The master at first, and its replica; none of a cluster.
@@ -206,6 +206,15 @@ impl World {
         self.lasts.mul_f64(rng.random_range(0.4..1.0))
     }
 
+    /// Keeps its small disk full for a while; without a file system of its own, for these processes
+    /// alone.
+    pub async fn fill_disk(&self, pids: &[u32], rng: &mut StdRng) {
+        let disk = self.disk.as_ref().expect("its world has a small disk");
+        disk.fill(pids);
+        sleep(self.duration(rng)).await;
+        disk.free(pids);
+    }
+
     /// The ids of the processes.
     pub fn pids(&self) -> Vec<u32> {
         self.apis.iter().map(Api::pid).collect()
@@ -295,8 +304,7 @@ impl World {
 }
 
 async fn is_ready(api: &Api) -> bool {
-    let asked = timeout(READY_TIMEOUT, reqwest::get(format!("{}/readyz", api.url()))).await;
-    asked.is_ok_and(|answer| answer.is_ok_and(|answer| answer.status().is_success()))
+    timeout(READY_TIMEOUT, api.is_ready()).await.unwrap_or(false)
 }
 
 /// A clock for each process, and one for Redis.

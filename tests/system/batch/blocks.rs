@@ -72,7 +72,8 @@ async fn check_standing<const N: usize>(
     which: &str,
 ) {
     let names = numbers.join(", ");
-    let sql = format!("SELECT segment, member, {names} FROM standing WHERE partition = 0{which}");
+    let sql =
+        format!("SELECT segment, member, {names} FROM standing WHERE \"partition\" = 0{which}");
     let expected = selected(db, 2, N, &sql).await;
     assert!(expected.len() > 40_000);
     let of_standing = || Columns::of_standing(PartitionNo(0), board);
@@ -91,24 +92,22 @@ async fn check(sql: Sql) {
     }
     // Names that JSON escapes, in two segments; rows of two boards in two partitions, not in the
     // order of names.
-    let numbers = format!(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MEMBERS})"
-    );
+    let numbers = sql.numbers(MEMBERS);
     let name = r#"'ü"\' || (i * 7919 % 100003) || ',]'"#;
     let segment = "CASE WHEN i % 3 = 0 THEN 'eu' ELSE '' END";
     for insert in [
-        format!("{numbers} INSERT INTO member (key, created_at_ms) SELECT {name}, 0 FROM n"),
+        format!("INSERT INTO member (\"key\", created_at_ms) SELECT {name}, 0 FROM {numbers}"),
         format!(
-            "{numbers} INSERT INTO standing
-                (board_no, segment, member, score, rank_key, partition, seq)
+            "INSERT INTO standing
+                (board_no, segment, member, score, rank_key, \"partition\", seq)
             SELECT b.no, {segment}, {name}, 9007199254740993 + i, i * b.no,
-                CASE WHEN i % 10 = 0 THEN 1 ELSE 0 END, i FROM n, board AS b"
+                CASE WHEN i % 10 = 0 THEN 1 ELSE 0 END, i FROM {numbers}, board AS b"
         ),
         format!(
-            "{numbers} INSERT INTO archived_entry
-                (board_no, member, segment, through_seq, partition, score, tick, events)
+            "INSERT INTO archived_entry
+                (board_no, member, segment, through_seq, \"partition\", score, tick, events)
             SELECT b.no, {name}, {segment}, 1 + i % 5, 1, CASE WHEN i % 7 > 0 THEN i - 9 END,
-                CASE WHEN i % 7 > 0 THEN i END, i % 4 FROM n, board AS b"
+                CASE WHEN i % 7 > 0 THEN i END, i % 4 FROM {numbers}, board AS b"
         ),
     ] {
         db.execute_unprepared(&insert).await.unwrap();
@@ -119,7 +118,7 @@ async fn check(sql: Sql) {
     check_standing(&db, one, [score, key, seq], &STANDING[2..3], which).await;
     let of_archived = || Columns::of_archived(PartitionNo(1), BoardNo(2), 4);
     let archived = "SELECT segment, member, score, tick, events, through_seq FROM archived_entry \
-        WHERE board_no = 2 AND partition = 1 AND through_seq <= 4";
+        WHERE board_no = 2 AND \"partition\" = 1 AND through_seq <= 4";
     let expected = selected(&db, 2, 4, archived).await;
     assert!(expected.len() > 30_000);
     let found = rows(&db, of_archived(), ARCHIVED).await;
@@ -129,7 +128,7 @@ async fn check(sql: Sql) {
     // Any change leads to another hash, and its reversal to the same one.
     let of_standing = || Columns::of_standing(PartitionNo(0), Some(BoardNo(2)));
     let before = [hashes(&db, of_standing()).await, hashes(&db, of_archived()).await];
-    let (standing, archived) = ("partition = 0", "score IS NOT NULL AND through_seq = 1");
+    let (standing, archived) = ("\"partition\" = 0", "score IS NOT NULL AND through_seq = 1");
     for (table, which, column) in [
         ("standing", standing, "score"),
         ("standing", standing, "seq"),
@@ -159,4 +158,11 @@ async fn blocks_give_every_row_once_on_sqlite() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocks_give_every_row_once_on_postgres() {
     check(Sql::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocks_give_every_row_once_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check(sql).await;
+    }
 }

@@ -124,6 +124,13 @@ async fn every_kind_of_window_in_sixteen_shards_is_exported_as_it_is_listed() {
     check_windows(Sql::Postgres, 16).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_kind_of_window_in_sixteen_shards_is_exported_as_it_is_listed_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_windows(sql, 16).await;
+    }
+}
+
 async fn check_windows(sql: Sql, shards: u16) {
     let deployment = Deployment::new(sql, Redis::Private).await;
     let api = Api::start(&deployment).await;

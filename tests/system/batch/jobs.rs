@@ -55,7 +55,7 @@ async fn jobs(db: &DatabaseConnection) -> Vec<Model> {
 
 #[tokio::test]
 async fn one_job_of_a_kind_is_running_on_a_board() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let (deployment, _api) = two_boards(sql).await;
         let db = &deployment.sql().await;
         let rebuild = begun(db, "REBUILD", Some(1)).await;
@@ -90,7 +90,7 @@ async fn one_job_of_a_kind_is_running_on_a_board() {
 
 #[tokio::test]
 async fn of_many_who_begin_at_once_one_does() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let (deployment, _api) = two_boards(sql).await;
         let db = &deployment.sql().await;
         let clock = Clock::default();
@@ -105,7 +105,7 @@ async fn of_many_who_begin_at_once_one_does() {
 
 #[tokio::test]
 async fn a_job_that_is_silent_is_taken_for_dead_and_stays_so() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let (deployment, _api) = two_boards(sql).await;
         let db = &deployment.sql().await;
         let silent = begun(db, "IMPORT", None).await;

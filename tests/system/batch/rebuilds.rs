@@ -91,6 +91,11 @@ async fn a_rebuild_may_end_at_any_step_beside_players_on_postgres() {
     check_steps(Sql::Postgres, 2).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rebuild_may_end_at_any_step_beside_players_on_mariadb() {
+    check_steps(Sql::Mariadb, 2).await;
+}
+
 /// Rebuilds one after the other beside a steady load, and beside removals and voids.
 async fn check_beside(sql: Sql, shards: u16) {
     let mut rng = seeded();
@@ -152,4 +157,11 @@ async fn a_rebuild_beside_a_steady_load_is_exact_on_sqlite() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rebuild_beside_a_steady_load_is_exact_on_postgres() {
     check_beside(Sql::Postgres, 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rebuild_beside_a_steady_load_is_exact_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_beside(sql, 4).await;
+    }
 }

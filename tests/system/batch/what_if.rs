@@ -68,6 +68,13 @@ async fn other_rules_give_what_a_board_of_such_rules_has_in_four_shards_on_postg
     check(Sql::Postgres, 4).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_rules_give_what_a_board_of_such_rules_has_in_four_shards_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check(sql, 4).await;
+    }
+}
+
 async fn check(sql: Sql, shards: u16) {
     let deployment = Deployment::new(sql, Redis::Private).await;
     let api = Api::start(&deployment).await;

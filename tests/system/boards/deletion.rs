@@ -25,7 +25,7 @@ const TOP: &str = "
 
 #[tokio::test]
 async fn a_deleted_board_leaves_nothing_and_its_slug_is_free() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let (deployment, api) = filled(sql, Redis::Private).await;
         let no = board_no(&deployment).await;
         assert!(!keys(&deployment, no).await.is_empty());

@@ -162,6 +162,13 @@ async fn a_board_deleted_under_load_on_postgres_holds_what_its_last_life_acknowl
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_board_deleted_under_load_on_mariadb_holds_what_its_last_life_acknowledged() {
+    if let Some(sql) = Sql::mariadb() {
+        check_under_load(sql, false).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn late_writers_of_a_deleted_board_are_refused_when_redis_is_emptied_too() {
     check_under_load(Sql::Sqlite, true).await;
 }

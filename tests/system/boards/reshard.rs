@@ -108,6 +108,13 @@ async fn a_board_that_moves_is_what_it_would_be_on_postgres() {
     check_games(Sql::Postgres).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_board_that_moves_is_what_it_would_be_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_games(sql).await;
+    }
+}
+
 /// Cursors name a place, and windows keep their generation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_walk_goes_on_over_a_move() {
@@ -200,7 +207,7 @@ async fn a_move_that_cannot_be_is_refused() {
 /// what-if, a window that is added, and a window that is rebuilt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_board_had_before_a_move_counts() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let mut board = CorruptedBoard::new(sql, 1).await;
         reshard(&board.deployment, "b", 8);
         let score = |member: i64| {

@@ -125,6 +125,13 @@ async fn a_move_may_end_at_any_step_on_postgres() {
     check_steps(Sql::Postgres).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_may_end_at_any_step_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_steps(sql).await;
+    }
+}
+
 /// While a move holds a board, submissions are answered UNAVAILABLE after a while, removals wait,
 /// and reads and other boards go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -140,3 +140,10 @@ async fn nothing_is_lost_or_doubled_under_load_on_sqlite() {
 async fn nothing_is_lost_or_doubled_under_load_on_postgres() {
     check_busy(Sql::Postgres).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_doubled_under_load_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_busy(sql).await;
+    }
+}

@@ -56,7 +56,7 @@ async fn check(api: &Api, slug: &str, regional: &Regional) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_counts_in_the_region_its_member_had_then() {
-    for (sql, shards) in [(Sql::Sqlite, 1), (Sql::Postgres, 4)] {
+    for (sql, shards) in Sql::all_with([1, 4]) {
         let deployment = Deployment::new(sql, Redis::Private).await;
         let api = Api::start(&deployment).await;
         let mut rng = seeded();

@@ -61,7 +61,7 @@ async fn earned(api: &Api, at: &str) -> String {
 
 #[tokio::test]
 async fn what_is_changed_of_a_board_is_changed_and_nothing_else() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let (_deployment, api) = board(sql).await;
         let mut expected = api.data(BOARD, json!({})).await["board"].take();
         assert_eq!(expected["title"], "b");
@@ -135,7 +135,7 @@ async fn a_change_that_cannot_be_is_refused_as_a_whole() {
 
 #[tokio::test]
 async fn a_board_takes_scores_from_the_millisecond_it_opens_until_the_one_it_closes() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let (_deployment, api) = board(sql).await;
         let open = update(&api, json!({ "opensAt": OPENS, "closesAt": CLOSES })).await;
         assert_eq!((&open["opensAt"], &open["closesAt"]), (&json!(OPENS), &json!(CLOSES)));

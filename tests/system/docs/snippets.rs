@@ -129,8 +129,6 @@ async fn follow(api: &Api, path: &OsStr, page: &str) -> Result<(), String> {
 async fn every_block_of_the_pages_runs() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     deployment.api_output(&["demo"]).await;
-    // A backup reads the database where it lies by default.
-    symlink(deployment.path("test.sqlite"), deployment.path("data/laurel.sqlite")).unwrap();
     let api = Api::start(&deployment).await;
     let programs = tempfile::tempdir().unwrap();
     let path = install(programs.path());

@@ -19,7 +19,7 @@ const AHEAD_MS: i64 = 3_600_000;
 
 #[tokio::test]
 async fn a_process_whose_clock_is_ahead_takes_no_lease_of_another_one() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let deployment = Deployment::new(sql, Redis::Own).await;
         let api = Api::start(&deployment).await;
         api.create_board(json!({ "slug": "b" })).await;

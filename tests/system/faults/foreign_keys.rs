@@ -1,9 +1,9 @@
 //! Keys of Redis that another program overwrites: they harm their own board at most.
 
 use ranking::id::PartitionNo;
-use ranking::roll::Rolls;
 use ranking::store::key::KeySpace;
 use ranking::submission::{Periods, Verdict};
+use ranking::window::roll::Rolls;
 use sea_orm::{EntityTrait, PaginatorTrait};
 
 use tests::boards::in_process::{point, submit_at, summing_board};
@@ -13,16 +13,10 @@ use tests::deployment::{Deployment, Redis, Sql};
 
 const ALL: PartitionNo = PartitionNo(0);
 
-async fn raw(redis: &mut redis::aio::MultiplexedConnection, words: &[&str]) {
-    let mut command = redis::cmd(words[0]);
-    let () = command.arg(&words[1..]).query_async(redis).await.unwrap();
-}
-
 #[tokio::test]
 async fn a_key_that_another_program_overwrote_harms_its_own_board_alone() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let stores = stores(&deployment, 1).await;
-    let mut redis = deployment.redis().await;
     let healthy = summing_board(&stores, "healthy", &["daily", "7d"]).await;
     let harmed = summing_board(&stores, "harmed", &["daily", "7d"]).await;
     let keys: KeySpace = stores.store.keys().clone();
@@ -45,7 +39,7 @@ async fn a_key_that_another_program_overwrote_harms_its_own_board_alone() {
         (0..9).map(one).collect::<Vec<_>>()
     };
     for key in overwritten {
-        raw(&mut redis, &["SET", &key, "text"]).await;
+        let () = deployment.ask_redis(&["SET", &key, "text"]).await;
         let verdicts = submit_at(&stores, batch(), now_ms()).await.unwrap();
         for (number, verdict) in verdicts.iter().enumerate() {
             match verdict {
@@ -58,7 +52,7 @@ async fn a_key_that_another_program_overwrote_harms_its_own_board_alone() {
             }
         }
         // As the error says.
-        raw(&mut redis, &["DEL", &key, &keys.head(ALL)]).await;
+        let () = deployment.ask_redis(&["DEL", &key, &keys.head(ALL)]).await;
         let verdicts = submit_at(&stores, batch(), now_ms()).await.unwrap();
         let is_accepted = |verdict: &Verdict| matches!(verdict, Verdict::Accepted { .. });
         assert!(verdicts.iter().all(is_accepted), "{key}: {verdicts:?}");

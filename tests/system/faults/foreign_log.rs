@@ -9,7 +9,6 @@ use ranking::standings_id::StandingsId;
 use ranking::store::read::Standings;
 use ranking::submission::Verdict;
 use ranking::window::{Period, Window};
-use redis::aio::MultiplexedConnection;
 use sea_orm::{EntityTrait, PaginatorTrait};
 
 use tests::boards::in_process::{point, submit_at, summing_board};
@@ -23,11 +22,6 @@ const ALL: PartitionNo = PartitionNo(0);
 async fn submit(stores: &Stores, board: &Board, member: &str) {
     let verdicts = submit_at(stores, vec![point(board, member, None)], now_ms()).await.unwrap();
     assert!(matches!(verdicts[..], [Verdict::Accepted { .. }]), "{member}: {verdicts:?}");
-}
-
-async fn raw(redis: &mut MultiplexedConnection, words: &[&str]) {
-    let mut command = redis::cmd(words[0]);
-    let _: redis::Value = command.arg(&words[1..]).query_async(redis).await.unwrap();
 }
 
 /// The number of scores that SQL has, once it has all of the log.
@@ -51,7 +45,6 @@ async fn a_log_that_another_program_wrote_to_is_replaced_and_no_commit_in_it_is_
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let board = summing_board(&stores, "b", &["daily"]).await;
-    let mut redis = deployment.redis().await;
     let log = stores.store.keys().log(ALL);
     let end = "18446744073709551615-18446744073709551615";
     let strange: [&[&str]; 6] = [
@@ -77,7 +70,7 @@ async fn a_log_that_another_program_wrote_to_is_replaced_and_no_commit_in_it_is_
             .map(|word| word.replace("NEXT", &(seq + 1).to_string()))
             .collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        raw(&mut redis, &words).await;
+        let _: redis::Value = deployment.ask_redis(&words).await;
         for _ in 0..2 {
             submit(&stores, &board, "ann").await;
         }
@@ -93,7 +86,6 @@ async fn a_log_that_another_program_trimmed_or_replaced_loses_what_sql_had_not_a
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let board = summing_board(&stores, "b", &["daily"]).await;
-    let mut redis = deployment.redis().await;
     let log = stores.store.keys().log(ALL);
     let mut kept = 0;
     // The number of commits that still lead on from SQL, of three.
@@ -110,7 +102,7 @@ async fn a_log_that_another_program_trimmed_or_replaced_loses_what_sql_had_not_a
         let middle = (seq - 1).to_string();
         let words: Vec<String> = words.iter().map(|word| word.replace("MIDDLE", &middle)).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        raw(&mut redis, &words).await;
+        let _: redis::Value = deployment.ask_redis(&words).await;
         // The persister sees a gap; a log of another type is seen by the next commit.
         if words[0] != "SET" {
             stores.partition(ALL).settle().await.unwrap();

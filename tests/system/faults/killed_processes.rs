@@ -118,7 +118,7 @@ async fn an_emptied_redis_that_is_idle_serves_all_that_was_there() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_terminated_api_finishes_what_it_acknowledges_and_ends_well() {
     let mut rng = seeded();
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let deployment = Deployment::new(sql, Redis::Private).await;
         let api = Api::start(&deployment).await;
         let load = Load::new(&mut rng, 0);

@@ -40,9 +40,7 @@ async fn a_silent_server_keeps_no_score_of_another_one_from_sql() {
         })
         .collect();
     let silent = masters["b0"];
-    let info: String = cluster.ask(silent, &["INFO", "server"]);
-    let pid = info.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap();
-    let pid: u32 = pid.trim().parse().unwrap();
+    let pid = cluster.pid(silent);
     signal("STOP", pid);
     let mut asked = 0;
     // Before a replica takes its place, and after.

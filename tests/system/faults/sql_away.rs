@@ -257,7 +257,7 @@ async fn a_process_stays_in_sight_after_its_connections_fell_silent() {
             WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '{what}'"
         )
     };
-    let (beats, notes) = (waiting(r#"INSERT INTO "process"%"#), waiting(r#"%FROM "deployment"%"#));
+    let (beats, notes) = (waiting(r#"INSERT INTO "process"%"#), waiting(r#"%"deployment"%"#));
     let silent: Vec<String> = until("a heartbeat and a note wait for the lock", async || {
         let beats: Vec<String> = deployment.column(&beats).await;
         let notes: Vec<String> = deployment.column(&notes).await;

@@ -7,8 +7,6 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rand::RngExt;
-use redis::FromRedisValue;
 use reqwest::StatusCode;
 use sea_orm::{ConnectionTrait, Statement};
 use serde_json::{Value, json};
@@ -18,6 +16,7 @@ use tests::api::metrics::metrics_of;
 use tests::api::submission::{submit, submit_durably};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::diff::check_diff;
+use tests::servers::redis_cluster::free_port;
 use tests::servers::redis_server::RedisServer;
 use tests::wait::until;
 
@@ -69,14 +68,8 @@ async fn warnings(api: &Api, check: &str) -> f64 {
     metrics_of(api).await[&format!("laurel_warnings{{check=\"{check}\"}}")]
 }
 
-async fn ask<T: FromRedisValue>(deployment: &Deployment, words: &[&str]) -> T {
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    command.query_async(&mut deployment.redis().await).await.unwrap()
-}
-
 async fn configure(deployment: &Deployment, name: &str, value: &str) {
-    let () = ask(deployment, &["CONFIG", "SET", name, value]).await;
+    let () = deployment.ask_redis(&["CONFIG", "SET", name, value]).await;
 }
 
 #[tokio::test]
@@ -146,7 +139,7 @@ async fn evicted_entries_are_told_until_a_diff_leaves_nothing() {
     until("entries are evicted", async || {
         let _: redis::RedisResult<()> =
             redis::cmd("SET").arg("x").arg("y").query_async(&mut deployment.redis().await).await;
-        let info: String = ask(&deployment, &["INFO", "stats"]).await;
+        let info: String = deployment.ask_redis(&["INFO", "stats"]).await;
         (!info.contains("evicted_keys:0\r\n")).then_some(())
     })
     .await;
@@ -173,15 +166,15 @@ async fn scores_that_came_while_keys_were_evicted_are_right_after_a_repair() {
     };
     submit_durably(&api, "b", scores(10, 5)).await;
     // Only keys with an end are evicted, so the heads stay, and no recovery sees that entries went.
-    let found: Vec<String> = ask(&deployment, &["KEYS", "laurel:*:z:*:all:all"]).await;
+    let found: Vec<String> = deployment.ask_redis(&["KEYS", "laurel:*:z:*:all:all"]).await;
     let [key] = &found[..] else { panic!("{found:?}") };
-    let _: i64 = ask(&deployment, &["EXPIRE", key, "3600"]).await;
+    let _: i64 = deployment.ask_redis(&["EXPIRE", key, "3600"]).await;
     configure(&deployment, "maxmemory-policy", "volatile-ttl").await;
     configure(&deployment, "maxmemory", "1").await;
     until("the entries are evicted", async || {
         let _: redis::RedisResult<()> =
             redis::cmd("SET").arg("x").arg("y").query_async(&mut deployment.redis().await).await;
-        let count: i64 = ask(&deployment, &["EXISTS", key]).await;
+        let count: i64 = deployment.ask_redis(&["EXISTS", key]).await;
         (count == 0).then_some(())
     })
     .await;
@@ -231,7 +224,7 @@ async fn a_start_on_a_replica_is_refused_with_the_name_of_its_master() {
 /// A server that listens on a free port, in a new directory; and the port.
 fn start_at_some_port(dir: &Path) -> (RedisServer, u16) {
     fs::create_dir(dir).unwrap();
-    let port = rand::rng().random_range(22_000..32_000);
+    let port = free_port();
     (RedisServer::start_at(dir, port), port)
 }
 
@@ -252,7 +245,7 @@ async fn a_redis_that_forgets_in_a_crash_needs_a_setting() {
     }
     // A managed server hides its configuration, and its users cannot change it.
     configure(&deployment, "appendonly", "no").await;
-    let () = ask(&deployment, &["ACL", "SETUSER", "default", "-config"]).await;
+    let () = deployment.ask_redis(&["ACL", "SETUSER", "default", "-config"]).await;
     let api = Api::start(&deployment).await;
     until_ready_says(&api, StatusCode::OK, "keeps no append-only file").await;
     assert!(api.log().contains("keeps no append-only file"), "{}", api.log());

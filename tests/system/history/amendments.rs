@@ -98,7 +98,7 @@ async fn a_removal_needs_a_board_a_member_s_key_and_the_scope_admin() {
 
 #[tokio::test]
 async fn an_event_is_voided_once() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let (deployment, api) = board(sql, Redis::Private).await;
         let first = score(&api, 5, "e1").await;
         score(&api, 3, "e2").await;
@@ -164,7 +164,7 @@ async fn newest(api: &Api, kind: &str) -> String {
 
 #[tokio::test]
 async fn a_void_that_would_leave_the_range_is_refused_and_changes_nothing() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let (deployment, api) = board(sql, Redis::Private).await;
         let earned = score(&api, 10, "e1").await;
         let spent = score(&api, -5, "e2").await;

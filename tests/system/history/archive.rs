@@ -174,3 +174,10 @@ async fn archived_events_count_as_ever_on_sqlite() {
 async fn archived_events_count_as_ever_in_four_shards_on_postgres() {
     check_games(Sql::Postgres, 4).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn archived_events_count_as_ever_in_four_shards_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_games(sql, 4).await;
+    }
+}

@@ -115,6 +115,13 @@ async fn an_archive_may_end_at_any_step_on_postgres() {
     check_steps(Sql::Postgres, 2, &STEPS).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_archive_may_end_at_any_step_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_steps(sql, 2, &STEPS).await;
+    }
+}
+
 /// Archives that are killed at any moment beside scores, removals and voids; voids may be refused
 /// once their events are archived.
 async fn check_beside(sql: Sql) {
@@ -239,6 +246,13 @@ async fn an_archive_may_be_killed_beside_writers_on_sqlite() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_archive_may_be_killed_beside_writers_on_postgres() {
     check_beside(Sql::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_archive_may_be_killed_beside_writers_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_beside(sql).await;
+    }
 }
 
 #[tokio::test]

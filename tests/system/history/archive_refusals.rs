@@ -18,16 +18,12 @@ use tests::jobs::seal::wait_until_dropped;
 
 /// The contents of Redis and the tables of a deployment, except jobs.
 async fn all_there_is(deployment: &Deployment) -> BTreeMap<String, String> {
-    let mut redis = deployment.redis().await;
-    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut redis).await.unwrap();
-    let mut all = BTreeMap::new();
     // Partitions with undamaged files are rebuilt to the same standings: their heads move.
     let steps = [":head", ":log", ":sizes", ":settled"];
     let is_step = |key: &String| steps.iter().any(|step| key.ends_with(step));
-    for key in keys.into_iter().filter(|key| !is_step(key)) {
-        let dump: Vec<u8> = redis::cmd("DUMP").arg(&key).query_async(&mut redis).await.unwrap();
-        all.insert(key, format!("{dump:?}"));
-    }
+    let contents = deployment.redis_contents().await.into_iter().filter(|(key, _)| !is_step(key));
+    let mut all: BTreeMap<String, String> =
+        contents.map(|(key, dump)| (key, format!("{dump:?}"))).collect();
     for (table, columns) in [
         ("standing", "board_no || segment || member || score || rank_key || seq"),
         ("score_event", "partition || '/' || seq || '/' || event_index"),
@@ -61,7 +57,7 @@ async fn check_named(deployment: &Deployment, file: &str) {
 
 #[tokio::test]
 async fn a_file_that_is_not_as_it_was_is_named_and_nothing_is_touched() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let (deployment, api) = archived(sql).await;
         let files = paths(&deployment);
         assert!(files.len() >= 2, "{files:?}");
@@ -204,7 +200,7 @@ async fn two_archives_are_not_made_at_once() {
 
 #[tokio::test]
 async fn a_deleted_board_s_files_go_with_the_next_archive() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let (deployment, api) = archived(sql).await;
         delete(&deployment, &api, "b").await;
         assert_eq!(rows(&deployment, "b").await, 0);

@@ -39,6 +39,13 @@ async fn what_is_taken_back_never_was_in_four_shards_on_postgres() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_taken_back_never_was_in_four_shards_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_games(sql, 4, Seals::None).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_taken_back_is_corrected_where_it_was_sealed_on_sqlite() {
     check_games(Sql::Sqlite, 4, Seals::InBetween).await;
 }
@@ -46,6 +53,11 @@ async fn what_is_taken_back_is_corrected_where_it_was_sealed_on_sqlite() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_taken_back_is_corrected_where_it_was_sealed_on_postgres() {
     check_games(Sql::Postgres, 1, Seals::InBetween).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_taken_back_is_corrected_where_it_was_sealed_on_mariadb() {
+    check_games(Sql::Mariadb, 1, Seals::InBetween).await;
 }
 
 /// The state of past periods while a game is played.
@@ -116,7 +128,7 @@ async fn play(rng: &mut StdRng, apis: &[Api], game: Game, seals: Seals) -> Histo
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn amendments_succeed_beside_writers_of_the_same_partition() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         check_beside_writers(sql).await;
     }
 }

@@ -69,7 +69,7 @@ async fn played(sql: Sql) -> Arc<Deployment> {
 
 #[tokio::test]
 async fn an_outsider_tells_a_true_history_from_every_other_one() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let shown = Shown::of(played(sql).await).await;
         let (code, found, error) = shown.verify(&shown.history, &shown.key);
         assert_eq!((code, &found["found"], &found["events"]), (0, &json!(0), &json!(7)), "{error}");

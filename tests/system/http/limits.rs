@@ -102,6 +102,19 @@ async fn http_that_is_not_graphql_is_refused_with_its_status() {
         assert_eq!(answer.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE, "{content_type}");
     }
     assert_eq!(post("application/json; charset=utf-8", body).await.status(), StatusCode::OK);
+    // A body that says it is compressed is not inflated, and a multipart one is not read.
+    let mut squeezed = flate2::write::GzEncoder::new(vec![], flate2::Compression::best());
+    std::io::Write::write_all(&mut squeezed, &vec![b' '; 16 << 20]).unwrap();
+    let squeezed = squeezed.finish().unwrap();
+    let headers = [("content-type", "application/json"), ("content-encoding", "gzip")];
+    let request = headers
+        .into_iter()
+        .fold(client.post(&url), |request, (name, value)| request.header(name, value));
+    let answer = request.body(squeezed).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+    let parts = "--x\r\ncontent-disposition: form-data; name=\"operations\"\r\n\r\n{}\r\n--x--";
+    let answer = post("multipart/form-data; boundary=x", parts.to_owned()).await;
+    assert_eq!(answer.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
     for broken in ["", "[]", "{", "{\"query\": 1}", "{\"query\": \"\"}"] {
         let answer = post("application/json", broken.to_owned()).await;
         assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{broken}");

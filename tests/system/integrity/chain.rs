@@ -27,7 +27,7 @@ fn kinds<'a>(found: &'a Value) -> Vec<(&'a str, &'a str)> {
 
 #[tokio::test]
 async fn an_event_that_was_altered_in_all_stores_alike_is_named() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let board = CorruptedBoard::new(sql, 2).await;
         assert_eq!(board.run(&["diff"]).0, 0);
         board
@@ -51,7 +51,7 @@ async fn an_event_that_was_altered_in_all_stores_alike_is_named() {
 
 #[tokio::test]
 async fn an_altered_commit_is_named() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let board = CorruptedBoard::new(sql, 2).await;
         let (later, earlier) = (
             "UPDATE \"commit\" SET accepted_at_ms = accepted_at_ms + 1 WHERE seq = 2",
@@ -120,15 +120,15 @@ async fn events_of_a_deleted_board_are_gone_and_not_missing() {
 
 #[tokio::test]
 async fn an_event_that_was_deleted_and_counted_as_gone_is_named() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let board = CorruptedBoard::new(sql, 2).await;
         let of_event = "SELECT MIN(seq) FROM score_event WHERE member = 'm30'";
-        let partition = "SELECT MIN(partition) FROM score_event WHERE member = 'm30'";
+        let partition = "SELECT MIN(\"partition\") FROM score_event WHERE member = 'm30'";
         board
             .spoil(&[
                 &format!(
                     "UPDATE \"commit\" SET gone = gone + 1 \
-                        WHERE seq = ({of_event}) AND partition = ({partition})"
+                        WHERE seq = ({of_event}) AND \"partition\" = ({partition})"
                 ),
                 &format!("DELETE FROM score_event WHERE member = 'm30' AND seq = ({of_event})"),
             ])
@@ -166,7 +166,7 @@ async fn a_checkpoint_of_another_commit_or_deployment_is_named() {
     }
     let theirs: String = other
         .deployment
-        .column::<String>("SELECT statement FROM checkpoint ORDER BY partition LIMIT 1")
+        .column::<String>("SELECT statement FROM checkpoint ORDER BY \"partition\" LIMIT 1")
         .await
         .remove(0);
     let exchanged = format!("UPDATE checkpoint SET statement = '{theirs}'");

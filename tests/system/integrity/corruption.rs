@@ -17,6 +17,11 @@ async fn corruption_of_any_kind_is_named_and_mended_on_postgres_in_four_shards()
     check(Sql::Postgres, 4).await;
 }
 
+#[tokio::test]
+async fn corruption_of_any_kind_is_named_and_mended_on_mariadb_in_four_shards() {
+    check(Sql::Mariadb, 4).await;
+}
+
 async fn check(sql: Sql, shards: u16) {
     let mut board = CorruptedBoard::new(sql, shards).await;
     assert_eq!(board.run(&["diff"]).0, 0);
@@ -98,11 +103,11 @@ async fn in_sql(board: &mut CorruptedBoard) {
     board.sql("DELETE FROM standing WHERE member = 'm22'").await;
     board.names_and_mends(&[("MISSING", "m22", "all", "all")]);
 
-    board.sql("INSERT INTO member (key, created_at_ms) VALUES ('nobody', 0)").await;
+    board.sql("INSERT INTO member (\"key\", created_at_ms) VALUES ('nobody', 0)").await;
     board
         .sql(
-            "INSERT INTO standing (board_no, segment, member, score, rank_key, partition, seq) \
-            SELECT board_no, segment, 'nobody', score, rank_key, partition, seq FROM standing \
+            "INSERT INTO standing (board_no, segment, member, score, rank_key, \"partition\", seq) \
+            SELECT board_no, segment, 'nobody', score, rank_key, \"partition\", seq FROM standing \
             WHERE member = 'm23'",
         )
         .await;

@@ -18,7 +18,7 @@ use tests::wait::until;
 
 #[tokio::test]
 async fn what_is_due_is_done_once_each_day_however_many_ask() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let deployment = Deployment::new(sql, Redis::Private).await;
         let _api = Api::start(&deployment).await;
         let stores = deployment.open_stores().await;

@@ -8,7 +8,7 @@ use tests::jobs::diff::{finding_set, findings};
 
 #[tokio::test]
 async fn corruption_in_redis_is_repaired_and_nothing_else_is_touched() {
-    for (sql, shards) in [(Sql::Sqlite, 1), (Sql::Postgres, 4)] {
+    for (sql, shards) in Sql::all_with([1, 4]) {
         let mut board = CorruptedBoard::new(sql, shards).await;
         let whole = board.picture().await;
         assert_eq!(board.run(&["diff"]).0, 0);
@@ -110,7 +110,7 @@ async fn repair_lists(board: &mut CorruptedBoard, whole: &Picture) {
 
 #[tokio::test]
 async fn rows_of_standings_are_repaired_and_nothing_else_is_touched() {
-    for (sql, shards) in [(Sql::Sqlite, 1), (Sql::Postgres, 2)] {
+    for (sql, shards) in Sql::all_with([1, 2]) {
         let mut board = CorruptedBoard::new(sql, shards).await;
         let whole = board.picture().await;
         board.spoil(&["UPDATE standing SET score = score + 1 WHERE member = 'm20'"]).await;
@@ -119,13 +119,15 @@ async fn rows_of_standings_are_repaired_and_nothing_else_is_touched() {
         board.repairs(&[("WRONG_TIE_BREAK", "ENTRY", "m21")], &whole).await;
         board.spoil(&["DELETE FROM standing WHERE member = 'm22'"]).await;
         board.repairs(&[("MISSING", "ENTRY", "m22")], &whole).await;
-        board.spoil(&["UPDATE standing SET partition = partition + 1 WHERE member = 'm24'"]).await;
+        board
+            .spoil(&["UPDATE standing SET \"partition\" = \"partition\" + 1 WHERE member = 'm24'"])
+            .await;
         board.repairs(&[("WRONG_SCORE", "ENTRY", "m24")], &whole).await;
         board
             .spoil(&[
-                "INSERT INTO member (key, created_at_ms) VALUES ('nobody', 0)",
-                "INSERT INTO standing (board_no, segment, member, score, rank_key, partition, seq) \
-                    SELECT board_no, segment, 'nobody', score, rank_key, partition, seq \
+                "INSERT INTO member (\"key\", created_at_ms) VALUES ('nobody', 0)",
+                "INSERT INTO standing (board_no, segment, member, score, rank_key, \"partition\", seq) \
+                    SELECT board_no, segment, 'nobody', score, rank_key, \"partition\", seq \
                     FROM standing WHERE member = 'm23'",
             ])
             .await;
@@ -151,7 +153,7 @@ async fn rows_of_standings_are_repaired_and_nothing_else_is_touched() {
 
 #[tokio::test]
 async fn history_that_stands_alone_is_followed_only_when_it_is_named() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let mut board = CorruptedBoard::new(sql, 2).await;
         assert_eq!(board.run(&["diff"]).0, 0);
         let (redis, rows) = (

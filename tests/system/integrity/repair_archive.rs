@@ -27,8 +27,8 @@ const CASES: [(&str, &[Finding]); 9] = [
     ),
     ("DELETE FROM sealed_entry WHERE {of_day}", &[("MISSING", "SEALED", "m3")]),
     (
-        "INSERT INTO sealed_entry (standings_no, member, score, rank_key, partition, seq) \
-            SELECT standings_no, 'm4', score, rank_key, partition, seq \
+        "INSERT INTO sealed_entry (standings_no, member, score, rank_key, \"partition\", seq) \
+            SELECT standings_no, 'm4', score, rank_key, \"partition\", seq \
             FROM sealed_entry WHERE {of_day}",
         &[("PHANTOM", "SEALED", "m4")],
     ),
@@ -46,15 +46,15 @@ const CASES: [(&str, &[Finding]); 9] = [
     ),
     ("DELETE FROM archived_entry WHERE member = 'm8'", &[("MISSING", "ARCHIVED", "m8")]),
     (
-        "UPDATE archived_entry SET partition = (SELECT partition FROM archive_mark AS m \
-            WHERE m.partition <> archived_entry.partition) WHERE member = 'm5'",
+        "UPDATE archived_entry SET \"partition\" = (SELECT \"partition\" FROM archive_mark AS m \
+            WHERE m.\"partition\" <> archived_entry.\"partition\") WHERE member = 'm5'",
         &[("MISSING", "ARCHIVED", "m5"), ("PHANTOM", "ARCHIVED", "m5")],
     ),
 ];
 
 #[tokio::test]
 async fn sealed_rows_and_what_archived_events_add_up_to_are_repaired() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let (deployment, api) = archived(sql).await;
         let mut board = CorruptedBoard::of(deployment, api).await;
         let (code, found) = board.run(&["diff"]);

@@ -32,8 +32,22 @@ async fn random_damage_of_boards_that_moved_is_found_and_repaired_on_postgres() 
 }
 
 #[tokio::test]
+async fn random_damage_of_boards_that_moved_is_found_and_repaired_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check(sql, &[1, 4]).await;
+    }
+}
+
+#[tokio::test]
 async fn random_damage_is_found_and_repaired_on_postgres() {
     check(Sql::Postgres, &[1]).await;
+}
+
+#[tokio::test]
+async fn random_damage_is_found_and_repaired_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check(sql, &[1]).await;
+    }
 }
 
 /// Checks boards that have had these numbers of shards.

@@ -56,7 +56,7 @@ async fn lose(deployment: &Deployment, board_no: i64, member: &str) {
 
 #[tokio::test]
 async fn a_run_says_what_it_found_in_the_boards_decimals() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let api = boards(sql, &[("whole", 0), ("cents", 2)]).await;
         let deployment = api.deployment();
         assert_eq!(run(deployment, &["diff"]).0, 0);

@@ -118,7 +118,7 @@ async fn random_friends(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn friends_stand_in_rank_order_with_their_ranks_among_everybody() {
     let mut rng = seeded();
-    for (sql, shards) in [(Sql::Sqlite, 1), (Sql::Postgres, 4)] {
+    for (sql, shards) in Sql::all_with([1, 4]) {
         let deployment = Deployment::new(sql, Redis::Private).await;
         let api = Api::start(&deployment).await;
         let mut games = every_game(&mut rng, shards, Range::Wide, 60);

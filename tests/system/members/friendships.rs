@@ -32,7 +32,7 @@ async fn friends(api: &Api, member: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn a_friendship_is_mutual_and_made_and_ended_once() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let (deployment, api) = start_with_members(sql, &["ann", "bob", "cy"]).await;
         let count = "SELECT CAST(COUNT(*) AS BIGINT) FROM friendship";
         for pair in [("ann", "bob"), ("ann", "bob"), ("bob", "ann")] {
@@ -80,7 +80,7 @@ async fn a_friendship_is_between_two_members_that_there_are() {
 
 #[tokio::test]
 async fn a_member_that_has_only_just_scored_can_have_friends() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let (_deployment, api) = start_with_members(sql, &["ann"]).await;
         api.create_board(json!({ "slug": "b" })).await;
         for round in 0..10 {

@@ -87,7 +87,7 @@ fn expected(prefix: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn members_are_found_by_key_and_then_by_name_whatever_the_case() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let api = members(sql).await;
         assert_eq!(search(&api, "an").await, ["an", "ann", "anna", "x2", "x3", "x1"]);
         assert_eq!(search(&api, "Ä").await, ["Äz", "x5", "x4"]);

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use tests::api::Api;
 use tests::api::amendment::{remove, void};
@@ -14,6 +15,9 @@ use tests::api::submission::{submit, submit_durably};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::command_counts::{counts, reset_counts};
 use tests::wait::until;
+
+/// How long Redis is silent while equal requests arrive.
+const PAUSE: Duration = Duration::from_millis(600);
 
 const TOP: &str = "
     { board(slug: \"b\") {
@@ -200,22 +204,33 @@ async fn a_hundred_equal_requests_at_once_are_one_fetch() {
         let api = Api::start_with(&deployment, &arguments).await;
         // Each in a window of its own, so that neither finds the other's page.
         for (token, window) in [(None, "all"), (Some(first.token()), "daily")] {
-            reset_counts(&deployment).await;
-            let began = Instant::now();
-            // So that all of them wait for the same fetch, however slowly they arrive.
-            let pause = redis::cmd("CLIENT").arg("PAUSE").arg(1500).to_owned();
-            let () = pause.query_async(&mut deployment.redis().await).await.unwrap();
-            let answers = join_all((0..100).map(|_| scores(&api, token, window))).await;
-            assert!(answers.iter().all(|scores| *scores == ["1"]));
-            // A second fetch for requests that came during the first, and another once the last may
-            // be too old.
-            let fetches_max = 2 + began.elapsed().as_millis() / 250;
-            let counts = counts(&deployment).await;
-            let fetches = counts.get("zrange").copied().unwrap_or(0) as u128;
+            let told = until("a hundred requests arrive in time", async || {
+                reset_counts(&deployment).await;
+                let began = Instant::now();
+                // So that all of them wait for the same fetch; after a longer one they would be
+                // answered from SQL.
+                let pause =
+                    redis::cmd("CLIENT").arg("PAUSE").arg(PAUSE.as_millis() as u64).to_owned();
+                let () = pause.query_async(&mut deployment.redis().await).await.unwrap();
+                let answers = join_all((0..100).map(|_| scores(&api, token, window))).await;
+                assert!(answers.iter().all(|scores| *scores == ["1"]));
+                let counts = counts(&deployment).await;
+                let fetches = counts.get("zrange").copied().unwrap_or(0);
+                if began.elapsed() < PAUSE + Duration::from_millis(150) {
+                    return Some((fetches, counts));
+                }
+                // The machine is busy, and some arrived after the pause: they wait for other
+                // fetches. The page of now may not answer the next round.
+                sleep(Duration::from_millis(500)).await;
+                None
+            });
+            let (fetches, counts) = told.await;
             if settings == nothing {
                 assert_eq!(fetches, 100, "{counts:?}");
             } else {
-                let range = 1..=fetches_max;
+                // A second one for requests that came during the first, and some for those that
+                // came after the pause.
+                let range = 1..=8;
                 assert!(range.contains(&fetches), "{range:?}: {counts:?}");
             }
         }

@@ -90,7 +90,7 @@ fn check_buckets(rows: &[Row], asked: i64, seen: &Value) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ranks_percentiles_and_buckets_are_those_of_all_entries() {
     let mut rng = seeded();
-    for (sql, shards) in [(Sql::Sqlite, 1), (Sql::Postgres, 4)] {
+    for (sql, shards) in Sql::all_with([1, 4]) {
         let deployment = Deployment::new(sql, Redis::Private).await;
         let api = Api::start(&deployment).await;
         for game in every_game(&mut rng, shards, Range::Wide, 60) {

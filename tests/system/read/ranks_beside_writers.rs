@@ -56,14 +56,15 @@ async fn a_rank_over_shards_is_of_the_score_beside_it() {
     let api = Api::start_with_settings(&deployment, &settings).await;
     let input = json!({ "slug": "b", "shards": 2, "policy": "LATEST", "tieBreak": "EARLIEST" });
     api.create_board(input).await;
+    // Equal scores of one instant are in the order of the members' bytes.
+    let at = "2026-01-01T00:00:00Z";
     let scores: Vec<Value> = (0..MEMBERS)
-        .map(|number| json!({ "member": format!("m{number}"), "score": 500 }))
+        .map(|number| json!({ "member": format!("m{number}"), "score": 500, "at": at }))
         .chain([json!({ "member": "X", "score": 1000 })])
         .collect();
     for scores in scores.chunks(1000) {
         assert_eq!(submit(&api, "b", json!(scores)).await["accepted"], scores.len());
     }
-    // Equal scores are in the order of the members' bytes.
     let above_m7 = (0..MEMBERS).filter(|number| format!("m{number}").as_str() < "m7").count();
     let stop = AtomicBool::new(false);
     let read = async || {

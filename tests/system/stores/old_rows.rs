@@ -18,16 +18,11 @@ async fn write_rows(deployment: &Deployment, sql: Sql, young: i64) {
         let statement = Statement::from_string(db.get_database_backend(), sql);
         db.execute_raw(statement).await.unwrap();
     };
-    let numbers = match sql {
-        Sql::Sqlite => format!(
-            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS})"
-        ),
-        Sql::Postgres => format!("WITH n AS (SELECT generate_series(1, {ROWS}) AS i)"),
-    };
+    let numbers = sql.numbers(ROWS);
     let old = now_ms() - 100 * DAY_MS;
     for at in [old, young] {
         execute(format!(
-            "{numbers} INSERT INTO job (kind, state, progress, started_at_ms, finished_at_ms) SELECT 'SEAL', 'DONE', 1, {at}, {at} FROM n"
+            "INSERT INTO job (kind, state, progress, started_at_ms, finished_at_ms) SELECT 'SEAL', 'DONE', 1, {at}, {at} FROM {numbers}"
         ))
         .await;
     }
@@ -44,7 +39,7 @@ async fn write_rows(deployment: &Deployment, sql: Sql, young: i64) {
     }
     let run = deployment.number("SELECT id FROM integrity_run WHERE found > 1").await;
     execute(format!(
-        "{numbers} INSERT INTO integrity_finding (run_id, finding_index, board_no, kind, place, member, \"window\", period, segment, repaired) SELECT {run}, i, 1, 'MISSING', 'ENTRY', 'm', 'all', 'all', '', 1 = 0 FROM n"
+        "INSERT INTO integrity_finding (run_id, finding_index, board_no, kind, place, member, \"window\", period, segment, repaired) SELECT {run}, i, 1, 'MISSING', 'ENTRY', 'm', 'all', 'all', '', 1 = 0 FROM {numbers}"
     ))
     .await;
     let older = now_ms() - 400 * DAY_MS;
@@ -66,7 +61,7 @@ async fn write_rows(deployment: &Deployment, sql: Sql, young: i64) {
 
 #[tokio::test]
 async fn old_rows_go_in_small_statements_and_the_last_ones_stay() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let deployment = Deployment::new(sql, Redis::Own).await;
         Api::start(&deployment).await.stop().await;
         let young = now_ms() - 80 * DAY_MS;

@@ -12,11 +12,11 @@ use tests::jobs::seal::wait_until_dropped;
 use tests::wait::until;
 
 const COUNT: &str =
-    "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event JOIN \"commit\" USING (partition, seq)";
+    "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event JOIN \"commit\" USING (\"partition\", seq)";
 
 #[tokio::test]
 async fn a_durable_answer_comes_when_sql_has_the_commit() {
-    for sql in [Sql::Sqlite, Sql::Postgres] {
+    for sql in Sql::all() {
         let deployment = Deployment::new(sql, Redis::Private).await;
         let api = Api::start(&deployment).await;
         api.create_board(json!({ "slug": "b", "shards": 4 })).await;

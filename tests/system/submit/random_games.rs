@@ -36,8 +36,20 @@ async fn any_game_ends_as_the_rules_say_on_postgres() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_game_ends_as_the_rules_say_on_mariadb() {
+    check_games(Sql::Mariadb, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_game_in_sixteen_shards_ends_as_the_rules_say_on_postgres() {
     check_games(Sql::Postgres, 16).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_game_in_sixteen_shards_ends_as_the_rules_say_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_games(sql, 16).await;
+    }
 }
 
 async fn check_games(sql: Sql, shards: u16) {

@@ -31,7 +31,7 @@ async fn keys_of(deployment: &Arc<Deployment>, window: Window) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_window_added_under_load_has_all_events_from_before_and_since() {
-    for (sql, shards) in [(Sql::Sqlite, 4), (Sql::Postgres, 1)] {
+    for (sql, shards) in Sql::all_with([4, 1]) {
         let deployment = Deployment::new(sql, Redis::Private).await;
         let apis = futures::join!(Api::start(&deployment), Api::start(&deployment));
         let apis = [apis.0, apis.1];

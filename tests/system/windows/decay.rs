@@ -247,7 +247,7 @@ fn key(node: &Value) -> &str {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
     let mut rng = seeded();
-    for (sql, shards) in [(Sql::Sqlite, 1), (Sql::Postgres, 4)] {
+    for (sql, shards) in Sql::all_with([1, 4]) {
         let deployment = Deployment::new(sql, Redis::Private).await;
         let mut played = Played::new(Api::start(&deployment).await, &mut rng, shards).await;
         played.check_all(&["decay:1h", "decay:7d"]).await;

@@ -51,17 +51,12 @@ async fn check_random(sql: Sql, shards: u16) {
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
     let board = Board {
-        slug: "b".to_owned(),
-        direction: "HIGH_FIRST",
         policy: "BEST",
-        tie_break: "EARLIEST",
-        tick_ms: 1000,
-        decimals: 0,
-        min: 0,
         max: 100,
         zone: ["Europe/London", "Australia/Lord_Howe", "America/St_Johns"][rng.random_range(0..3)],
         shards,
         windows: Window::EVERY[1..].to_vec(),
+        ..Board::default()
     };
     create_board(&api, &board).await;
     let event = |number: i64, rng: &mut rand::rngs::StdRng| Event {
@@ -149,6 +144,13 @@ async fn the_periods_of_a_window_are_those_with_entries_on_sqlite() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_periods_of_a_window_in_four_shards_are_those_with_entries_on_postgres() {
     check_random(Sql::Postgres, 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_periods_of_a_window_in_four_shards_are_those_with_entries_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_random(sql, 4).await;
+    }
 }
 
 #[tokio::test]

@@ -146,19 +146,7 @@ async fn a_count_of_periods_that_is_not_accepted_is_told_what_is() {
 async fn what_comes_late_is_shown_by_the_nearest_score_that_the_window_can_hold() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start(&deployment).await;
-    let board = Board {
-        slug: "b".to_owned(),
-        direction: "HIGH_FIRST",
-        policy: "SUM",
-        tie_break: "EARLIEST",
-        tick_ms: 1000,
-        decimals: 0,
-        min: 0,
-        max: 10,
-        zone: "UTC",
-        shards: 1,
-        windows: vec![Window::Daily],
-    };
+    let board = Board { max: 10, windows: vec![Window::Daily], ..Board::default() };
     tests::api::submission::create_board(&api, &board).await;
     let send = async |score: i64, day: u32, accepted: u32| {
         let at = format!("2025-09-0{day}T12:00:00Z");

@@ -52,3 +52,8 @@ async fn what_is_sealed_reads_as_it_did_on_sqlite() {
 async fn what_is_sealed_reads_as_it_did_in_four_shards_on_postgres() {
     check_equal(Sql::Postgres, 4).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_sealed_reads_as_it_did_in_four_shards_on_mariadb() {
+    check_equal(Sql::Mariadb, 4).await;
+}

@@ -28,7 +28,7 @@ async fn without_workers(deployment: &Arc<Deployment>) -> Api {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_seal_that_is_cut_short_is_taken_up_and_readers_never_see_it() {
-    for (sql, shards) in [(Sql::Sqlite, 4), (Sql::Postgres, 1)] {
+    for (sql, shards) in Sql::all_with([4, 1]) {
         let mut rng = seeded();
         let deployment = Deployment::new(sql, Redis::Own).await;
         let api = without_workers(&deployment).await;
@@ -114,7 +114,7 @@ async fn cut_short(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_late_while_a_seal_is_cut_short_is_in_the_end_where_it_belongs() {
     let mut rng = seeded();
-    for (sql, shards) in [(Sql::Sqlite, 2), (Sql::Postgres, 4)] {
+    for (sql, shards) in Sql::all_with([2, 4]) {
         let deployment = Deployment::new(sql, Redis::Own).await;
         let api = without_workers(&deployment).await;
         let stores = deployment.open_stores().await;

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result};
 use engine::integrity::look::{Location, StoredValues};
 use entity::sql::blocks::Columns;
+use entity::sql::dialect::statement;
 use entity::standings::{sealed_entry, sealed_period};
 use futures::StreamExt;
 use ranking::standings_id::StandingsId;
 use ranking::window::Window;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Statement, Value};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Value};
 
 use super::PartitionDiff;
 use crate::diff::findings::Findings;
@@ -132,8 +133,8 @@ impl PartitionDiff<'_> {
             window.to_string().into(),
             before_ms.into(),
         ];
-        let statement = Statement::from_sql_and_values(db.get_database_backend(), sql, values);
-        let mut there = sealed_entry::Entity::find().from_raw_sql(statement).stream(db).await?;
+        let asked = statement(db.get_database_backend(), sql, values);
+        let mut there = sealed_entry::Entity::find().from_raw_sql(asked).stream(db).await?;
         let mut present: Option<(i64, &StandingsId, Walk<'_>)> = None;
         while let Some(row) = there.next().await {
             let row = row.context("sealed standings cannot be read")?;

@@ -12,10 +12,10 @@ use ranking::board::admission::Admission;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::id::check_slug;
 use ranking::score::DECIMALS_MAX;
-use ranking::seal::RETAIN_MAX;
 use ranking::shown;
 use ranking::submission::REGION;
 use ranking::window::Window;
+use ranking::window::seal::RETAIN_MAX;
 
 use super::{Board, Direction, ScorePolicy, TieBreak, Visibility};
 use crate::app::App;

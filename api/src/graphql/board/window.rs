@@ -7,7 +7,7 @@ use crate::graphql::standings::period::Period;
 use crate::graphql::types::scalar::int;
 use async_graphql::{Context, Enum, Object, Result};
 use entity::board::{WindowRow, WindowState};
-use ranking::seal::RETAIN_MAX;
+use ranking::window::seal::RETAIN_MAX;
 use std::sync::Arc;
 
 /// The kind of a window.

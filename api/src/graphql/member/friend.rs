@@ -141,10 +141,7 @@ pub(crate) async fn friends_page(
         },
         total,
     };
-    let ranked: Vec<RankedEntry> =
-        page.iter().filter_map(|place| place.ranked()).cloned().collect();
-    let positions = app.reader.positions(&list.read, &ranked);
-    let mut positions = state(ctx).loaders.read(positions).await?.into_iter();
+    let mut positions = positions_of(ctx, &list, page).await?.into_iter();
     for (place, position_of_friend) in page.iter().zip(start as u64 + 1..) {
         let placed = match place {
             Place::Ranked(placed) => placed,
@@ -166,6 +163,22 @@ pub(crate) async fn friends_page(
         connection.edges.push(FriendEntryEdge { cursor: cursor_of(&list, place), node });
     }
     Ok(connection)
+}
+
+/// The positions of the entries on a page among all members, in order; `None` for one that has
+/// left since.
+async fn positions_of(
+    ctx: &Context<'_>,
+    list: &Standings,
+    page: &[&Place],
+) -> crate::error::Result<Vec<Option<u64>>> {
+    let ranked: Vec<RankedEntry> =
+        page.iter().filter_map(|place| place.ranked()).cloned().collect();
+    let positions = app(ctx).reader.positions(&list.read, &ranked);
+    let positions = state(ctx).loaders.read(positions).await?;
+    let deepest = positions.iter().flatten().max().copied().unwrap_or(0);
+    price::pay_position(ctx, &list.read, deepest)?;
+    Ok(positions)
 }
 
 fn place_of(cursor: &EntryCursor) -> crate::error::Result<Place> {

@@ -1,7 +1,7 @@
 //! Dense ranks (1223): a walk over distinct scores counts those that are better.
 
 use ranking::id::MemberId;
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 use ranking::store::read::{RankedEntry, Standings};
 
 use crate::app::App;
@@ -37,7 +37,7 @@ impl App {
         let mut from = RankedEntry { key: RankKey::from_i64(0)?, member: MemberId::new(" ")? };
         let (mut scores, mut last, mut step) = (0, None, *STEP_ENTRIES.start());
         while left.peek().is_some() {
-            let (_, entries) = self.reader.forward(standings, &from, step).await?;
+            let entries = self.reader.entries_from(standings, &from, step).await?;
             let is_end = entries.len() < step;
             let mut fresh = 0;
             for entry in &entries {

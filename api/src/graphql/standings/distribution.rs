@@ -3,7 +3,7 @@
 use async_graphql::{Context, SimpleObject};
 use ranking::board::Direction;
 use ranking::board::State;
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 use ranking::store::read::Standings as Read;
 
 use super::Standings;

@@ -31,7 +31,9 @@ impl Standings {
                     Some(place) => {
                         state.spend(price::page(&list.read, limit))?;
                         let page = app.reader.forward(&list.read, place, limit + 2);
-                        state.loaders.read(page).await?
+                        let page = state.loaders.read(page).await?;
+                        price::pay_position(ctx, &list.read, page.0)?;
+                        page
                     }
                     None => {
                         let offset = offset.unwrap_or(0);
@@ -53,6 +55,7 @@ impl Standings {
                 state.spend(price::page(&list.read, limit))?;
                 let page = app.reader.backward(&list.read, before.as_ref(), limit + 1);
                 let (end, mut entries) = state.loaders.read(page).await?;
+                price::pay_position(ctx, &list.read, end)?;
                 let has_previous = entries.len() > limit;
                 let entries = entries.split_off(entries.len().saturating_sub(limit));
                 let position = end.saturating_sub(entries.len() as u64);
@@ -84,7 +87,7 @@ impl Standings {
         position: u64,
         limit: usize,
     ) -> crate::error::Result<(Arc<[RankedEntry]>, Instant)> {
-        let price = price::page_at(&self.read, position, limit);
+        let price = price::page_at(app(ctx), &self.read, position, limit);
         price::pay(state(ctx), LookUp::Page(&self.read.id, position, limit), price)?;
         state(ctx).loaders.page(&self.read, position, limit).await
     }
@@ -101,10 +104,9 @@ impl Standings {
         let price = price::around(&self.read, above + below);
         price::pay(state(ctx), LookUp::Around(&self.read.id, &member, above, below), price)?;
         let around = state(ctx).loaders.around(&self.read, member, above, below).await?;
-        let entries = |(first, placed): (u64, Arc<[RankedEntry]>)| {
-            self.entries(placed.to_vec(), first).collect::<Vec<_>>()
-        };
-        Ok(around.map_or_else(Vec::new, entries))
+        let Some((first, placed)) = around else { return Ok(vec![]) };
+        price::pay_position(ctx, &self.read, first)?;
+        Ok(self.entries(placed.to_vec(), first).collect())
     }
 
     pub(crate) fn entries(

@@ -4,7 +4,7 @@ use async_graphql::connection::{CursorType, DefaultConnectionName, DefaultEdgeNa
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ranking::id::{BoardNo, MemberId};
-use ranking::rank_key::RankKey;
+use ranking::score::rank_key::RankKey;
 use ranking::shown;
 use ranking::standings_id::StandingsId;
 use ranking::store::read::RankedEntry;

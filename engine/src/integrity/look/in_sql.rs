@@ -7,9 +7,9 @@ use ranking::board::State;
 use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::fold::replay::Replay;
 use ranking::id::{MemberId, PartitionNo};
-use ranking::rank_key::RankKey;
-use ranking::roll::Rolls;
+use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
+use ranking::window::roll::Rolls;
 use ranking::window::{Period, Window};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DatabaseTransaction, EntityTrait, QueryFilter,

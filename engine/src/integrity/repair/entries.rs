@@ -6,15 +6,15 @@ use std::ops::ControlFlow;
 
 use ranking::board::Board;
 use ranking::id::MemberId;
-use ranking::rank_key::RankKey;
-use ranking::roll::Rolls;
+use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
 use ranking::store::write::Writes;
+use ranking::window::roll::Rolls;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
 
 use super::{Truth, is_sealed, proposal};
-use crate::amend::seal_names;
+use crate::history::amend::seal_names;
 use crate::integrity::look::{
     Location, Locations, StoredValues, fold, home_member, is_on_its_way, probe, text_of,
 };

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
 use ranking::id::{BoardNo, PartitionNo};
-use ranking::roll::Rolls;
 use ranking::window::Window;
+use ranking::window::roll::Rolls;
 use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, EntityTrait, IntoActiveModel, QueryFilter,
 };

@@ -8,11 +8,11 @@ use ranking::board::Board;
 use ranking::board::State;
 use ranking::commit::EventKind;
 use ranking::id::MemberId;
-use ranking::rank_key::RankKey;
-use ranking::roll::Rolls;
+use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::submission::Periods;
 use ranking::window::Period;
+use ranking::window::roll::Rolls;
 use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, QueryFilter, QuerySelect,
     QueryTrait,

@@ -2,15 +2,19 @@
 //! connection away.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use entity::sql::dialect::MYSQL_SESSION;
 use sqlx::pool::PoolOptions;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{
     Sqlite, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous,
 };
-use sqlx::{Connection, Database};
+use sqlx::{AssertSqlSafe, Connection, Database, Executor, MySql};
 use tokio::time::timeout;
+
+use super::server::Limits;
 
 /// The part of the database that a connection to SQLite keeps in memory, in KiB; SQLite wants the
 /// minus sign.
@@ -30,10 +34,10 @@ const SQLITE_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// The steps of SQLite's virtual machine between two looks at the time of a read: about 100 µs.
 const SQLITE_STEPS: i32 = 10_000;
 
-/// The time that PostgreSQL may take for one statement, unless a read has less.
+/// The time that a server may take for one statement, unless a read has less.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// The time that a statement of PostgreSQL waits for a lock.
+/// The time that a statement of a server waits for a lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The silence after which PostgreSQL asks the other end of a connection for a sign of life, and
@@ -42,17 +46,17 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The least time that MariaDB waits for a reader to take more rows.
+const WRITE_TIMEOUT_MIN: Duration = Duration::from_secs(60);
+
 /// The time that a connection may take to answer before and after each use. One that is late is
 /// closed.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Limits that PostgreSQL keeps by itself. A transaction that does nothing for `idle` ends: its
+/// Limits that PostgreSQL keeps by itself. A transaction that does nothing for some time ends: its
 /// process hangs, or cannot be reached.
-pub(super) fn limited(
-    server: PgConnectOptions,
-    statement: Option<Duration>,
-    idle: Duration,
-) -> PgConnectOptions {
+pub(super) fn limited(server: PgConnectOptions, limits: Limits) -> PgConnectOptions {
+    let Limits { statement, idle } = limits;
     let probe = DEAD_PEER_TIMEOUT.saturating_sub(KEEPALIVE).as_secs() / 4;
     server.options([
         ("statement_timeout", statement.unwrap_or(STATEMENT_TIMEOUT).as_millis()),
@@ -63,6 +67,28 @@ pub(super) fn limited(
         ("tcp_keepalives_count", 4),
         ("tcp_user_timeout", DEAD_PEER_TIMEOUT.as_millis()),
     ])
+}
+
+/// As [`guarded`], with sessions of MariaDB or MySQL, and limits that they keep by themselves as
+/// with [`limited`]. MySQL ends only SELECTs, and no transaction that does nothing.
+pub(super) fn in_session(pool: PoolOptions<MySql>, limits: Limits) -> PoolOptions<MySql> {
+    let statement = limits.statement.unwrap_or(STATEMENT_TIMEOUT);
+    let (lock, idle) = (LOCK_TIMEOUT.as_secs(), limits.idle.as_secs());
+    // A reader that computes between its rows may take as long as a transaction that does nothing.
+    let write = limits.idle.max(WRITE_TIMEOUT_MIN).as_secs();
+    let settings = format!(
+        "{MYSQL_SESSION}, innodb_lock_wait_timeout = {lock}, lock_wait_timeout = {lock}, \
+         net_write_timeout = {write} \
+         /*M! , max_statement_time = {}, idle_transaction_timeout = {idle} */ \
+         /*!80000 , max_execution_time = {}, information_schema_stats_expiry = 0 */",
+        statement.as_secs_f64(),
+        statement.as_millis()
+    );
+    let settings: Arc<str> = settings.into();
+    guarded(pool).after_connect(move |connection, _| {
+        let settings = AssertSqlSafe(settings.clone());
+        Box::pin(async move { connection.execute(settings).await.map(drop) })
+    })
 }
 
 /// FULL: a power cut must not lose commits that the cursor names, as the log in Redis is trimmed up

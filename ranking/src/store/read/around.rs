@@ -22,10 +22,10 @@ struct Part {
 }
 
 impl Store {
-    /// As [`Self::neighbors`] for each of these members, in their order. Two round trips or three,
-    /// and more for each 5,000 entries that are read: a `ZMSCORE` for each shard; then a script for
-    /// each shard that reads its likely share of each neighborhood. A neighborhood for which that
-    /// was not enough is read by itself.
+    /// As [`Self::neighbors`] for each of these members, in their order. S = 1: one round trip for
+    /// each 5,000 entries that are read, with a script. Otherwise two or three, and more for each
+    /// 5,000: a `ZMSCORE` for each shard; then a script for each shard that reads its likely share
+    /// of each neighborhood. A neighborhood for which that was not enough is read by itself.
     pub async fn neighborhoods(
         &self,
         standings: &Standings,
@@ -38,6 +38,9 @@ impl Store {
             let alone = |(entry, position): (RankedEntry, u64)| (position, vec![entry]);
             return Ok(found.map(|found| found.map(alone)).collect());
         }
+        if standings.partitions.len() == 1 {
+            return self.read_in_shard(standings, members, [above, below + 1]).await;
+        }
         let mut found: Vec<Neighborhood> = vec![None; members.len()];
         let mut alone: Vec<usize> = (0..members.len()).collect();
         if members.len() > 1 {
@@ -45,6 +48,30 @@ impl Store {
         }
         for index in alone {
             found[index] = self.neighbors(standings, &members[index], above, below).await?;
+        }
+        Ok(found)
+    }
+
+    /// Reads the neighborhoods of members of the only shard.
+    pub(super) async fn read_in_shard(
+        &self,
+        standings: &Standings,
+        members: &[MemberId],
+        [above, on]: [usize; 2],
+    ) -> Result<Vec<Neighborhood>> {
+        let members_max = (ENTRIES_MAX / (above + on)).clamp(1, PLACES_MAX);
+        let mut found = Vec::with_capacity(members.len());
+        for some in members.chunks(members_max) {
+            let mut reads = Reads::new(self, standings);
+            reads.neighbors([above, on], some);
+            let answers: Vec<redis::Value> = decode(reads.send().await?.pop())?;
+            for answer in answers {
+                let around: Option<(u64, Vec<(String, f64)>)> = decode(Some(answer))?;
+                found.push(match around {
+                    Some((first, entries)) => Some((first, ranked_entries(entries)?)),
+                    None => None,
+                });
+            }
         }
         Ok(found)
     }

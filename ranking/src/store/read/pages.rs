@@ -135,7 +135,8 @@ impl Store {
     }
 
     /// The entries around a member, its own included, and the position of the first; `None` if the
-    /// member has no entry. Two round trips; more if the member moves between them.
+    /// member has no entry. S = 1: one round trip. Otherwise two; more if the member moves between
+    /// them.
     pub async fn neighbors(
         &self,
         standings: &Standings,
@@ -144,21 +145,11 @@ impl Store {
         below: usize,
     ) -> Result<Option<(u64, Vec<RankedEntry>)>> {
         let one = std::slice::from_ref(member);
+        if standings.partitions.len() == 1 {
+            let found = self.read_in_shard(standings, one, [above, below + 1]).await?;
+            return Ok(found.into_iter().next().flatten());
+        }
         for look in 1..=LOOKS_MAX {
-            if standings.partitions.len() == 1 {
-                let found = self.find(standings, one).await?.pop().flatten();
-                let Some((center, position)) = found else {
-                    return Ok(None);
-                };
-                let first = position.saturating_sub(above as u64);
-                let mut reads = Reads::new(self, standings);
-                reads.range(0, first, position - first + 1 + below as u64);
-                let entries = ranked_entries(reads.send().await?.pop().unwrap_or_default())?;
-                if entries.get((position - first) as usize) == Some(&center) {
-                    return Ok(Some((first, entries)));
-                }
-                continue;
-            }
             let key = self.rank_keys(standings, one).await?[0];
             let Some(key) = key else { return Ok(None) };
             let center = RankedEntry { key, member: member.clone() };

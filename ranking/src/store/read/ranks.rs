@@ -8,7 +8,7 @@ use super::requests::Reads;
 use super::{PLACES_MAX, POSITIONS_MAX, RankedEntry, Standings};
 use crate::error::{Error, Result};
 use crate::id::MemberId;
-use crate::rank_key::RankKey;
+use crate::score::rank_key::RankKey;
 use crate::store::{Store, decode};
 
 /// The most looks at a member that moves meanwhile.

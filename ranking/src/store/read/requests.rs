@@ -5,12 +5,12 @@ use redis::{FromRedisValue, Pipeline};
 use super::{Range, RankedEntry, Standings};
 use crate::error::{Error, Result};
 use crate::id::MemberId;
-use crate::rank_key::RankKey;
-use crate::roll::RollMark;
-use crate::seal::{SealMark, SealName};
+use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::store::write::layout_field;
 use crate::store::{Store, decode};
+use crate::window::roll::RollMark;
+use crate::window::seal::{SealMark, SealName};
 
 /// The direction of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +84,18 @@ impl<'a> Reads<'a> {
         command.arg(above).arg(on);
         for place in places {
             command.arg(place.key.to_redis()).arg(place.member.as_str());
+        }
+    }
+
+    /// The entries around members of the only shard, and the position of the first of them, at one
+    /// moment: a script.
+    pub(crate) fn neighbors(&mut self, [above, on]: [usize; 2], members: &[MemberId]) {
+        let script = &self.store.inner.scripts.neighbors;
+        let key = self.standings.key(self.store, 0);
+        let command = self.pipe.cmd("EVALSHA").arg(script.get_hash()).arg(1).arg(key);
+        command.arg(above).arg(on);
+        for member in members {
+            command.arg(member.as_str());
         }
     }
 

@@ -7,8 +7,8 @@ use super::rolling::marks_of;
 use crate::commit::Head;
 use crate::error::Result;
 use crate::id::{BoardNo, PartitionNo};
-use crate::roll::RollMark;
 use crate::store::{Store, decode};
+use crate::window::roll::RollMark;
 
 /// A request for members of one sorted set.
 #[derive(Debug, Clone)]

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use crate::commit::Head;
 use crate::error::Result;
 use crate::id::{BoardNo, MemberId, PartitionNo};
-use crate::roll::RollMark;
 use crate::standings_id::StandingsId;
 use crate::store::{Store, decode};
+use crate::window::roll::RollMark;
 
 /// The number of members in one step.
 const MEMBERS_MAX: usize = 500;
@@ -42,21 +42,22 @@ impl Store {
         Ok((head, marks_of(marks)?))
     }
 
-    /// The marks of boards' series in partitions, in the order of the request, level or not. One
-    /// round trip: an `HGETALL` for each board and partition.
+    /// The marks of boards' series in partitions, in the order of the request, level or not; each
+    /// `Corrupt` if another program wrote one of them. One round trip: an `HGETALL` for each board
+    /// and partition.
     ///
     /// # Errors
-    /// `Unavailable`; `Corrupt` if another program wrote a mark.
+    /// `Unavailable`.
     pub async fn many_rolls(
         &self,
         places: &[(PartitionNo, BoardNo)],
-    ) -> Result<Vec<HashMap<String, RollMark>>> {
+    ) -> Result<Vec<Result<HashMap<String, RollMark>>>> {
         let mut pipe = redis::pipe();
         for (partition, board) in places {
             pipe.cmd("HGETALL").arg(self.keys().rolls(*partition, *board));
         }
         let marks = self.read_many(&pipe).await?.values.into_iter();
-        marks.map(|marks| marks_of(decode(Some(marks))?)).collect()
+        Ok(marks.map(|marks| marks_of(decode(Some(marks))?)).collect())
     }
 
     /// A step of a walk through one shard of these standings. The walk begins at "0" and meets

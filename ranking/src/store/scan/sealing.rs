@@ -3,11 +3,11 @@
 use crate::commit::Head;
 use crate::error::{Error, Result};
 use crate::id::{MemberId, PartitionNo};
-use crate::rank_key::RankKey;
-use crate::seal::SealMark;
+use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::store::read::RankedEntry;
 use crate::store::{Store, decode};
+use crate::window::seal::SealMark;
 
 /// A page of one shard of a period's standings, at one moment.
 #[derive(Debug)]

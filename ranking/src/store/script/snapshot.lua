@@ -3,8 +3,8 @@
 -- ARGV  for each key after the sizes: HMGET or ZMSCORE, a count, that many fields or members
 --       0 instead of a count and fields: those of the key before
 -- returns run id, head, length of the log, time in ms, bytes of the log without its oldest commit,
--- then for each further key an array, nil if the key does not exist or has none of them, or the name
--- of its type if that is another one
+-- then for each further key an array, nil if the key does not exist or has none of them, or the
+-- name of its type if that is another one
 local TYPE_OF = { HMGET = 'hash', ZMSCORE = 'zset' }
 
 -- The most fields of one command: Lua's unpack fails at about 8,000.

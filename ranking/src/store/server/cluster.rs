@@ -119,10 +119,11 @@ impl Cluster {
         Box::pin(self.ask_again(&map, None)).await
     }
 
-    /// A connection of a lane to a server. If it cannot be made, the map is doubted.
+    /// A connection of a lane to a server. If it cannot be made, the map is doubted, but not for
+    /// the probe, which gives up so soon and so often that all others would wait for new maps.
     pub(crate) async fn link(&self, map: &Map, node: &Node, lane: Lane) -> Result<Link> {
         let link = node.link(&self.greeting, lane).await;
-        if link.is_err() {
+        if link.is_err() && lane != Lane::Probe {
             self.doubt(map);
         }
         link

@@ -1,7 +1,8 @@
 //! One redis-server: the connections to it, each of which belongs to one run of the server.
 //!
 //! A connection answers in the order in which it was asked. So commits, and the persister's reads
-//! of the log, have one of their own: a commit never waits for the answers of readers.
+//! of the log, have one of their own: a commit never waits for the answers of readers. The probe
+//! has one, too: it tells a server that hangs from one that is asked much.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,9 @@ use crate::store::classify;
 /// The longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The longest time to answer the probe before its connection counts as broken.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The most commands that one read has under way at a server: other readers share the connection.
 const READS_UNDER_WAY_MAX: usize = 64;
 
@@ -26,6 +30,8 @@ pub(crate) enum Lane {
     Work,
     /// Reads of requests.
     Reads,
+    /// The probe of the process.
+    Probe,
 }
 
 /// The start of every connection.
@@ -46,7 +52,7 @@ pub(crate) struct Node {
     pub(crate) address: String,
     client: redis::Client,
     /// By the lane.
-    slots: [RwLock<Slot>; 2],
+    slots: [RwLock<Slot>; 3],
 }
 
 /// A connection to a server, and the failures to make one.
@@ -112,10 +118,14 @@ impl Node {
         }
     }
 
-    /// Drops a broken connection.
+    /// Drops a broken connection. With the probe's, that of readers goes too: it would be as
+    /// silent, and readers that wait for it learn that late.
     pub(crate) async fn unlink(&self, broken: &Link) {
-        let mut slot = self.slots[broken.lane as usize].write().await;
-        slot.link.take_if(|link| link.run_id == broken.run_id);
+        let readers = (broken.lane == Lane::Probe).then_some(Lane::Reads);
+        for lane in [broken.lane].into_iter().chain(readers) {
+            let mut slot = self.slots[lane as usize].write().await;
+            slot.link.take_if(|link| link.run_id == broken.run_id);
+        }
     }
 
     /// True if there is a connection that is not known to be broken.
@@ -131,9 +141,13 @@ impl Node {
             }
             other => other,
         };
+        let response_timeout = match lane {
+            Lane::Work | Lane::Reads => greeting.response_timeout,
+            Lane::Probe => greeting.response_timeout.min(PROBE_TIMEOUT),
+        };
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(Some(greeting.response_timeout));
+            .set_response_timeout(Some(response_timeout));
         let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
         let mut connection = connecting.await.map_err(away)?;
         let mut info = redis::cmd("INFO");

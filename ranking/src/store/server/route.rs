@@ -222,7 +222,8 @@ impl Store {
         };
         if let Err(error) = &answer {
             let is_lost = error.is_io_error() || error.is_unrecoverable_error();
-            if is_lost || has_code(error, &["CLUSTERDOWN"]) {
+            let is_doubtful = is_lost || has_code(error, &["CLUSTERDOWN"]);
+            if is_doubtful && self.lane != Lane::Probe {
                 self.inner.cluster.doubt(&part.map);
             }
             if is_lost || has_code(error, &["NOSCRIPT"]) {

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::{LIFETIME, Stages, payload};
 use crate::error::{Error, Result};
-use crate::rank_key::RankKey;
+use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::store::server::address::Address;
 use crate::store::write::PAIRS_MAX;

@@ -5,11 +5,11 @@ use super::index::{BaseEntry, EntryIndex, TouchedEntry, part_id};
 use crate::board::Policy;
 use crate::board::State;
 use crate::error::Result;
-use crate::rank_key::RankKey;
-use crate::roll::{Carried, carry};
+use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::submission::Submission;
 use crate::window::Period;
+use crate::window::roll::{Carried, carry};
 use std::collections::BTreeSet;
 
 /// A batch being folded.

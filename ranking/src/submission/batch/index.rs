@@ -3,9 +3,9 @@
 use crate::board::Board;
 use crate::error::Result;
 use crate::id::{BoardNo, MemberId};
-use crate::roll::{RollMark, Rolls};
 use crate::standings_id::StandingsId;
 use crate::submission::{Periods, Submission, Wanted};
+use crate::window::roll::{RollMark, Rolls};
 use crate::window::{Period, Rolling};
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,0 +1,3 @@
+//! The pages that the server has in itself.
+
+pub(crate) mod graphiql;

@@ -1,0 +1,212 @@
+//! Standings while Redis is away, from SQL: the all-time ones by their rows, those of an open
+//! period folded from its events.
+//!
+//! A fold is shared by all readers of the process for a few seconds, and few of them are under way,
+//! so SQL survives the readers that Redis served before.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use entity::error::{Error, Result};
+use entity::history::{score_event, span};
+use futures::TryStreamExt;
+use moka::future::Cache;
+use ranking::board::Board;
+use ranking::fold::period::PeriodFold;
+use ranking::standings_id::StandingsId;
+use ranking::store::read::Standings;
+use ranking::window::Window;
+use sea_orm::DatabaseConnection;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+use super::in_sql::SqlStandings;
+use super::in_sql::list::List;
+use super::in_sql::rows::Rows;
+use crate::deployment::{Deployment, view};
+
+/// The most events that are folded for the standings of one open period.
+const FOLDED_EVENTS_MAX: u64 = 200_000;
+
+/// The most entries of folded standings that the process keeps.
+const FOLDED_ENTRIES_MAX: u64 = 1_000_000;
+
+/// How long folded standings, and the sizes of all-time ones, are good.
+const FOLDED_AGE: Duration = Duration::from_secs(3);
+
+/// The most folds and counts that are under way in the process.
+const FOLDS_MAX: usize = 2;
+
+/// The longest wait of a fold for others.
+const FOLD_WAIT: Duration = Duration::from_secs(3);
+
+/// The longest time of a fold or a count.
+const FOLD_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The most standings whose sizes, and whose last answers from SQL, the process keeps.
+const STANDINGS_MAX: u64 = 10_000;
+
+/// How long the last answers are kept: no request takes longer.
+const ANSWERS_KEPT: Duration = Duration::from_secs(600);
+
+/// The lists of one period by segment; `None` if it has too many events.
+type Lists = Option<Arc<HashMap<String, Arc<List>>>>;
+
+/// Standings as they are looked up once: the instant up to which SQL was known to have every
+/// commit, and how often partitions were away no more. With either, they are looked up again.
+type Known = (StandingsId, Option<Instant>, u64);
+
+/// An answer that came from SQL instead of Redis.
+#[derive(Debug, Clone, Copy)]
+pub struct Answered {
+    /// The instant of the answer.
+    at: Instant,
+    /// The instant up to which SQL was known to have every commit then; `None` if none was.
+    pub complete_at: Option<Instant>,
+}
+
+/// The standings that SQL answers for while Redis is away.
+#[derive(Debug)]
+pub(super) struct Fallback {
+    /// By the name of the standings of everyone.
+    folded: Cache<Known, Lists>,
+    sizes: Cache<Known, u64>,
+    folds: Arc<Semaphore>,
+    /// The last answers.
+    answered: Cache<StandingsId, Answered>,
+}
+
+impl Fallback {
+    /// No standings yet.
+    pub(super) fn new() -> Self {
+        let entries = |_: &Known, lists: &Lists| {
+            let lists = lists.iter().flat_map(|lists| lists.values());
+            1 + lists.map(|list| list.size() as u32).sum::<u32>()
+        };
+        let folded = Cache::builder().max_capacity(FOLDED_ENTRIES_MAX).weigher(entries);
+        let sizes = Cache::builder().max_capacity(STANDINGS_MAX);
+        let answered = Cache::builder().max_capacity(STANDINGS_MAX);
+        Self {
+            folded: folded.time_to_live(FOLDED_AGE).build(),
+            sizes: sizes.time_to_live(FOLDED_AGE).build(),
+            folds: Arc::new(Semaphore::new(FOLDS_MAX)),
+            answered: answered.time_to_live(ANSWERS_KEPT).build(),
+        }
+    }
+
+    /// The standings as SQL has them, `None` if no member has an entry; and the instant up to which
+    /// SQL was known to have every commit.
+    ///
+    /// # Errors
+    /// `Overloaded` if too many events would have to be folded, or too many folds are asked for;
+    /// `BoardGone` if the board was deleted or has the window no more.
+    pub(super) async fn find(
+        &self,
+        deployment: &Deployment,
+        standings: &Standings,
+    ) -> Result<(Option<SqlStandings>, Option<Instant>)> {
+        let (id, db) = (&standings.id, deployment.reads.clone());
+        // Before the first look at SQL.
+        let redis = &deployment.redis_health;
+        let (complete_at, returns) = (redis.complete_at(standings.partitions()), redis.returns());
+        if id.window == Window::All {
+            let rows = Rows::all_time(&db, id);
+            let counted = rows.clone();
+            let counting = async move { counted.count().await };
+            let size =
+                self.shared(&self.sizes, (id.clone(), complete_at, returns), counting).await?;
+            return Ok((Some(SqlStandings::of_changing_rows(rows, size)), complete_at));
+        }
+        let everyone = StandingsId { segment: String::new(), ..id.clone() };
+        let asked = standings.clone();
+        let folding = async move { fold(&db, &asked).await };
+        let lists = self.shared(&self.folded, (everyone, complete_at, returns), folding).await?;
+        let lists = lists.ok_or_else(|| {
+            ranking::Error::Overloaded(format!(
+                "Redis is away, and the period {} of the window {} has over {FOLDED_EVENTS_MAX} events, more than are folded for a read; try again later, or read the window all",
+                id.period, id.window
+            ))
+        })?;
+        Ok((lists.get(&id.segment).cloned().map(SqlStandings::of_list), complete_at))
+    }
+
+    /// Notes that some standings were read from SQL.
+    pub(super) async fn note(&self, id: &StandingsId, complete_at: Option<Instant>) {
+        self.answered.insert(id.clone(), Answered { at: Instant::now(), complete_at }).await;
+    }
+
+    /// The last answer about some standings that SQL gave since an instant.
+    pub(super) async fn answered_since(
+        &self,
+        id: &StandingsId,
+        since: Instant,
+    ) -> Option<Answered> {
+        self.answered.get(id).await.filter(|answered| answered.at >= since)
+    }
+
+    /// Does some work for all callers that wait for it, once fewer than [`FOLDS_MAX`] others are
+    /// under way. It goes on if they wait no longer: the next ones find what it has done.
+    async fn shared<T: Clone + Send + Sync + 'static>(
+        &self,
+        cache: &Cache<Known, T>,
+        known: Known,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        if let Some(found) = cache.get(&known).await {
+            return Ok(found);
+        }
+        let (cache, folds) = (cache.clone(), self.folds.clone());
+        let in_turn = async move {
+            // The semaphore is never closed.
+            let Ok(_permit) = timeout(FOLD_WAIT, folds.acquire()).await else {
+                return Err(Error::from(ranking::Error::Overloaded(
+                    "Redis is away, and many standings are read from SQL; try again later".into(),
+                )));
+            };
+            timeout(FOLD_TIMEOUT, work).await.map_err(|_| {
+                let seconds = FOLD_TIMEOUT.as_secs();
+                ranking::Error::Unavailable(format!(
+                    "Redis is away, and SQL did not answer within {seconds} s"
+                ))
+            })?
+        };
+        let shared = async move { cache.try_get_with(known, in_turn).await.map_err(again) };
+        tokio::spawn(shared)
+            .await
+            .map_err(|error| ranking::Error::Unavailable(format!("a read of SQL ended: {error}")))?
+    }
+}
+
+/// Folds the events of a period, as they are at one moment.
+async fn fold(db: &DatabaseConnection, standings: &Standings) -> Result<Lists> {
+    let view = view(db).await?;
+    let (id, period) = (&standings.id, &standings.period);
+    let boards = entity::board::some(&view, [id.board].into()).await?;
+    let is_of = |board: &&Board| board.generation_of(id.window) == id.generation;
+    let board = boards.get(&id.board).filter(is_of).ok_or(ranking::Error::BoardGone)?;
+    let within = period.start_ms..period.end_ms.unwrap_or(i64::MAX);
+    let count = span::count_in(&view, board.no, &within, FOLDED_EVENTS_MAX + 1).await?;
+    if count > FOLDED_EVENTS_MAX {
+        return Ok(None);
+    }
+    let voided = score_event::voided_on(&view, board.no).await?;
+    let mut fold = PeriodFold::new(board, id.window, period, voided);
+    let mut rows = span::of_span(board, &within).stream(&view).await?;
+    while let Some(row) = rows.try_next().await? {
+        fold.apply(row.place()?, row.to_ranking()?);
+    }
+    let segments = fold.into_segments()?.into_iter();
+    let lists = segments.map(|(segment, entries)| (segment, Arc::new(List::new(entries))));
+    Ok(Some(Arc::new(lists.collect())))
+}
+
+/// The error of a look-up that several readers share.
+fn again(error: Arc<Error>) -> Error {
+    let text = error.to_string();
+    match &*error {
+        Error::Ranking(error) => error.clone().into(),
+        error if error.is_transient() => ranking::Error::Unavailable(text).into(),
+        _ => ranking::Error::Corrupt(text).into(),
+    }
+}

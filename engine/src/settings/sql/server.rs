@@ -1,0 +1,96 @@
+//! A server as the database: PostgreSQL, MariaDB or MySQL. The way to it is encrypted or does not
+//! leave this machine.
+
+use std::time::Duration;
+
+use ranking::Error;
+use ranking::store::server::address::is_loopback;
+use sea_orm::ConnectOptions;
+use sqlx::ConnectOptions as _;
+use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+use super::connection::{guarded, in_session, limited};
+use crate::settings::redacted::Redacted;
+
+/// The accepted forms of URLs.
+const POSTGRES_EXPECTED: &str = "postgres://user:password@host:port/name; in a password write / as %2F, # as %23, ? as %3F, @ as %40";
+const MYSQL_EXPECTED: &str = "mysql://user:password@host:port/name; in a password write / as %2F, # as %23, ? as %3F, @ as %40";
+
+/// The accepted ways to a server on another machine.
+const POSTGRES_ENCRYPTION_EXPECTED: &str = "sslmode=verify-full, with the authority's file as sslrootcert, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read; without them passwords and scores may go in clear text";
+const MYSQL_ENCRYPTION_EXPECTED: &str = "ssl-mode=VERIFY_IDENTITY, with the authority's file as ssl-ca, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read; without them passwords and scores may go in clear text";
+
+/// The times after which a server ends something by itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// The time of one statement, unless it is the longest one.
+    pub(super) statement: Option<Duration>,
+    /// The time that a transaction may do nothing.
+    pub(super) idle: Duration,
+}
+
+/// The error about a URL, which it shows without its password.
+pub(super) fn refused(url: &str, expected: &str) -> Error {
+    let url = Redacted(url);
+    Error::Invalid(format!("invalid LAUREL_DATABASE_URL {url}: expected {expected}"))
+}
+
+/// The options of a pool for the server that a URL names.
+///
+/// # Errors
+/// `Invalid` if the URL names none, or if the way there may be in clear text and `allow_cleartext`
+/// is false.
+pub(super) fn options(
+    url: &str,
+    limits: Limits,
+    allow_cleartext: bool,
+) -> Result<ConnectOptions, Error> {
+    match url.split_once(':').map(|(kind, _)| kind) {
+        Some("postgres" | "postgresql") => postgres(url, limits, allow_cleartext),
+        Some("mysql" | "mariadb") => mysql(url, limits, allow_cleartext),
+        _ => Err(refused(url, "sqlite://, postgres:// or mysql://")),
+    }
+}
+
+fn postgres(url: &str, limits: Limits, allow_cleartext: bool) -> Result<ConnectOptions, Error> {
+    let Ok(server) = url.parse::<PgConnectOptions>() else {
+        return Err(refused(url, POSTGRES_EXPECTED));
+    };
+    let is_encrypted = matches!(
+        server.get_ssl_mode(),
+        PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull
+    );
+    let host = server.get_host();
+    let is_here = server.get_socket().is_some() || host.starts_with('/') || is_loopback(host);
+    if !(is_encrypted || is_here || allow_cleartext) {
+        return Err(refused(url, POSTGRES_ENCRYPTION_EXPECTED));
+    }
+    let server = limited(server, limits).disable_statement_logging();
+    // SeaORM's spans show the URL that it gets, with the password.
+    let mut options = ConnectOptions::new("postgres://localhost");
+    options.map_sqlx_postgres_opts(move |_| server.clone()).map_sqlx_postgres_pool_opts(guarded);
+    Ok(options)
+}
+
+fn mysql(url: &str, limits: Limits, allow_cleartext: bool) -> Result<ConnectOptions, Error> {
+    let server = url.parse::<MySqlConnectOptions>().ok();
+    let Some(server) = server.filter(|server| server.get_database().is_some()) else {
+        return Err(refused(url, MYSQL_EXPECTED));
+    };
+    let is_encrypted = matches!(
+        server.get_ssl_mode(),
+        MySqlSslMode::Required | MySqlSslMode::VerifyCa | MySqlSslMode::VerifyIdentity
+    );
+    let is_here = server.get_socket().is_some() || is_loopback(server.get_host());
+    if !(is_encrypted || is_here || allow_cleartext) {
+        return Err(refused(url, MYSQL_ENCRYPTION_EXPECTED));
+    }
+    let server = server.disable_statement_logging();
+    // As with PostgreSQL.
+    let mut options = ConnectOptions::new("mysql://localhost");
+    options
+        .map_sqlx_mysql_opts(move |_| server.clone())
+        .map_sqlx_mysql_pool_opts(move |pool| in_session(pool, limits));
+    Ok(options)
+}

@@ -1,4 +1,0 @@
-//! Pages in a browser: GraphiQL and reports.
-
-mod graphiql;
-mod report;

@@ -1,0 +1,165 @@
+//! Backups in trouble: a table that is read late, an apply that fails half-way, and a directory of
+//! second copies that is not empty.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+use std::sync::Arc;
+
+use entity::sql::begin;
+use sea_orm::ConnectionTrait;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use tests::api::Api;
+use tests::api::submission::submit_durably;
+use tests::deployment::{Deployment, Redis, Sql};
+use tests::jobs::archive::{archived, check_files};
+use tests::wait::until;
+
+use super::backup::{apply, run};
+
+/// A table that a backup reads after those of members, and before those of scores. No score needs
+/// it.
+const LOCK: &str = "LOCK TABLE friendship IN ACCESS EXCLUSIVE MODE";
+
+/// The number of statements that wait for it.
+const WAITING: &str = "SELECT CAST(COUNT(*) AS BIGINT) FROM pg_locks WHERE NOT granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND relation = CAST('friendship' AS regclass)";
+
+/// Submits a score, and waits until SQL has it.
+async fn submit(api: &Api, event_id: &str) {
+    let score = json!([{ "member": event_id, "score": 1, "eventId": event_id }]);
+    let told = submit_durably(api, "b", score).await;
+    assert_eq!(told["accepted"], 1, "{told}");
+}
+
+/// The number of a deployment's scores with an event id.
+async fn scores(deployment: &Deployment, event_id: &str) -> i64 {
+    let count = "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event WHERE event_id =";
+    deployment.number(&format!("{count} '{event_id}'")).await
+}
+
+#[tokio::test]
+async fn all_tables_of_a_backup_are_of_one_moment() {
+    let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    api.create_board(json!({ "slug": "b" })).await;
+    submit(&api, "before").await;
+    let db = deployment.sql().await;
+    let holding = begin(&db).await.unwrap();
+    holding.execute_unprepared(LOCK).await.unwrap();
+    let path = deployment.path("backup");
+    let submitting = async {
+        until("the backup waits for the table", async || {
+            (deployment.number(WAITING).await > 0).then_some(())
+        })
+        .await;
+        submit(&api, "between").await;
+        holding.rollback().await.unwrap();
+    };
+    let arguments = ["backup", "create", &*path];
+    let (said, ()) = tokio::join!(deployment.api_output(&arguments), submitting);
+    assert!(said.contains("is a backup"), "{said}");
+
+    let other = Deployment::new(Sql::Postgres, Redis::Own).await;
+    let output = apply(&other, &path).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for (event_id, there, copied) in [("before", 1, 1), ("between", 1, 0)] {
+        let counts = (scores(&deployment, event_id).await, scores(&other, event_id).await);
+        assert_eq!(counts, (there, copied), "{event_id}");
+    }
+}
+
+/// Changes the rows that a backup's last table must have, and the manifest's hash with them; the
+/// manifest.
+fn expect_more_rows(path: &str, more: i64) -> Value {
+    let file = Path::new(path).join("manifest.json");
+    let mut manifest: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let rows = &mut manifest["tables"].as_array_mut().unwrap().last_mut().unwrap()["rows"];
+    *rows = json!(rows.as_i64().unwrap() + more);
+    let text = manifest.to_string();
+    fs::write(&file, &text).unwrap();
+    let hash: String = Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect();
+    let line = format!("{hash}  manifest.json\n");
+    fs::write(Path::new(path).join("manifest.sha256"), line).unwrap();
+    manifest
+}
+
+/// Applies a backup with second copies of the archive.
+async fn apply_with_copies(deployment: &Arc<Deployment>, path: &str, copies: &str) -> Output {
+    let mut command = deployment.api(&["backup", "apply", path]);
+    command.env("LAUREL_ARCHIVE_COPY_DIR", copies);
+    run(command).await
+}
+
+/// Checks that an apply failed with these words, and left no table and no file of the archive.
+async fn check_failed(other: &Deployment, sql: Sql, output: &Output, words: &str) {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains(words), "{error}");
+    assert!(!other.archive_dir().exists(), "{error}");
+    let tables = match sql {
+        Sql::Postgres => {
+            "SELECT CAST(COUNT(*) AS BIGINT) FROM information_schema.tables
+                WHERE table_schema = current_schema()"
+        }
+        Sql::Sqlite => "SELECT COUNT(*) FROM sqlite_master",
+        // Its tables stay, without rows.
+        Sql::Mariadb => "SELECT COUNT(*) FROM deployment",
+    };
+    assert_eq!(other.number(tables).await, 0, "{error}");
+}
+
+async fn check_half_way(sql: Sql) {
+    let (deployment, api) = archived(sql).await;
+    drop(api);
+    let path = deployment.path("backup");
+    deployment.api_output(&["backup", "create", &path]).await;
+    let other = Deployment::new(sql, Redis::Own).await;
+    let copies = other.path("copies");
+
+    // The last table fails: the archive is copied by then, and most rows are inserted.
+    expect_more_rows(&path, 1);
+    let output = apply_with_copies(&other, &path, &copies).await;
+    check_failed(&other, sql, &output, "rows: expected").await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("archive: ") && said.contains("score_event: "), "{said}");
+    assert!(!Path::new(&copies).exists());
+    let manifest = expect_more_rows(&path, -1);
+
+    let stranger = Path::new(&copies).join("of-another");
+    fs::create_dir(&copies).unwrap();
+    fs::write(&stranger, "").unwrap();
+    let output = apply_with_copies(&other, &path, &copies).await;
+    check_failed(&other, sql, &output, "expected an empty database").await;
+    assert!(stranger.exists());
+    fs::remove_file(stranger).unwrap();
+
+    let output = apply_with_copies(&other, &path, &copies).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    check_files(&other).await;
+    let files = manifest["archive"].as_array().unwrap();
+    assert!(!files.is_empty());
+    for file in files {
+        let file = file["path"].as_str().unwrap();
+        let whole = fs::read(other.archive_dir().join(file)).unwrap();
+        assert!(whole == fs::read(Path::new(&copies).join(file)).unwrap(), "{file}");
+    }
+}
+
+#[tokio::test]
+async fn an_apply_that_fails_half_way_leaves_empty_stores_on_sqlite() {
+    check_half_way(Sql::Sqlite).await;
+}
+
+#[tokio::test]
+async fn an_apply_that_fails_half_way_leaves_empty_stores_on_postgresql() {
+    check_half_way(Sql::Postgres).await;
+}
+
+#[tokio::test]
+async fn an_apply_that_fails_half_way_leaves_no_row_on_mariadb() {
+    check_half_way(Sql::Mariadb).await;
+}
