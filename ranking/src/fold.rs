@@ -2,6 +2,7 @@
 //! recovery, and as an oracle.
 
 pub mod period;
+pub mod periods;
 pub mod replay;
 
 use crate::board::rules::Rules;

@@ -1,10 +1,11 @@
 //! Standings while Redis is away, from SQL: the all-time ones by their rows, those of an open
-//! period folded from its events.
+//! period folded from its events. So are the lists of open periods.
 //!
 //! A fold is shared by all readers of the process for a few seconds, and few of them are under way,
 //! so SQL survives the readers that Redis served before.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +15,12 @@ use futures::TryStreamExt;
 use moka::future::Cache;
 use ranking::board::Board;
 use ranking::fold::period::PeriodFold;
+use ranking::fold::periods::PeriodsFold;
 use ranking::standings_id::StandingsId;
+use ranking::store::periods::ListedPeriod;
 use ranking::store::read::Standings;
 use ranking::window::Window;
-use sea_orm::DatabaseConnection;
+use sea_orm::{DatabaseConnection, DatabaseTransaction};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
@@ -53,6 +56,18 @@ const ANSWERS_KEPT: Duration = Duration::from_secs(600);
 /// The lists of one period by segment; `None` if it has too many events.
 type Lists = Option<Arc<HashMap<String, Arc<List>>>>;
 
+/// The open periods of a window that have entries of everyone, or of a segment.
+#[derive(Debug)]
+pub(super) struct OpenPeriods {
+    /// The instant before which periods have left Redis, in Unix milliseconds.
+    pub(super) sealed_before_ms: i64,
+    /// The periods, in order.
+    pub(super) periods: BTreeSet<ListedPeriod>,
+}
+
+/// The open periods of a window; `None` if they have too many events.
+type FoundPeriods = Option<Arc<OpenPeriods>>;
+
 /// Standings as they are looked up once: the instant up to which SQL was known to have every
 /// commit, and how often partitions were away no more. With either, they are looked up again.
 type Known = (StandingsId, Option<Instant>, u64);
@@ -72,6 +87,8 @@ pub(super) struct Fallback {
     /// By the name of the standings of everyone.
     folded: Cache<Known, Lists>,
     sizes: Cache<Known, u64>,
+    /// By the name of standings without a period.
+    periods: Cache<Known, FoundPeriods>,
     folds: Arc<Semaphore>,
     /// The last answers.
     answered: Cache<StandingsId, Answered>,
@@ -84,12 +101,17 @@ impl Fallback {
             let lists = lists.iter().flat_map(|lists| lists.values());
             1 + lists.map(|list| list.size() as u32).sum::<u32>()
         };
+        let periods = |_: &Known, found: &FoundPeriods| {
+            1 + found.iter().map(|found| found.periods.len() as u32).sum::<u32>()
+        };
         let folded = Cache::builder().max_capacity(FOLDED_ENTRIES_MAX).weigher(entries);
+        let periods = Cache::builder().max_capacity(FOLDED_ENTRIES_MAX).weigher(periods);
         let sizes = Cache::builder().max_capacity(STANDINGS_MAX);
         let answered = Cache::builder().max_capacity(STANDINGS_MAX);
         Self {
             folded: folded.time_to_live(FOLDED_AGE).build(),
             sizes: sizes.time_to_live(FOLDED_AGE).build(),
+            periods: periods.time_to_live(FOLDED_AGE).build(),
             folds: Arc::new(Semaphore::new(FOLDS_MAX)),
             answered: answered.time_to_live(ANSWERS_KEPT).build(),
         }
@@ -107,9 +129,7 @@ impl Fallback {
         standings: &Standings,
     ) -> Result<(Option<SqlStandings>, Option<Instant>)> {
         let (id, db) = (&standings.id, deployment.reads.clone());
-        // Before the first look at SQL.
-        let redis = &deployment.redis_health;
-        let (complete_at, returns) = (redis.complete_at(standings.partitions()), redis.returns());
+        let (complete_at, returns) = moment(deployment, standings);
         if id.window == Window::All {
             let rows = Rows::all_time(&db, id);
             let counted = rows.clone();
@@ -123,12 +143,30 @@ impl Fallback {
         let folding = async move { fold(&db, &asked).await };
         let lists = self.shared(&self.folded, (everyone, complete_at, returns), folding).await?;
         let lists = lists.ok_or_else(|| {
-            ranking::Error::Overloaded(format!(
-                "Redis is away, and the period {} of the window {} has over {FOLDED_EVENTS_MAX} events, more than are folded for a read; try again later, or read the window all",
-                id.period, id.window
-            ))
+            too_many(&format!("the period {} of the window {}", id.period, id.window))
         })?;
         Ok((lists.get(&id.segment).cloned().map(SqlStandings::of_list), complete_at))
+    }
+
+    /// The open periods of the window of some standings that have entries, up to the present one;
+    /// the period of `standings` does not matter.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub(super) async fn open_periods(
+        &self,
+        deployment: &Deployment,
+        standings: &Standings,
+    ) -> Result<Arc<OpenPeriods>> {
+        let (id, db) = (&standings.id, deployment.reads.clone());
+        let (complete_at, returns) = moment(deployment, standings);
+        let (asked, now_ms) = (id.clone(), deployment.clock.now_ms());
+        let folding = async move { fold_periods(&db, &asked, now_ms).await };
+        let any = StandingsId { period: String::new(), ..id.clone() };
+        let found = self.shared(&self.periods, (any, complete_at, returns), folding).await?;
+        found.ok_or_else(|| {
+            too_many(&format!("the open periods of the window {}", id.window)).into()
+        })
     }
 
     /// Notes that some standings were read from SQL.
@@ -178,27 +216,80 @@ impl Fallback {
     }
 }
 
+/// The instant up to which SQL is known to have every commit of some standings, and how often their
+/// partitions were away no more. Asked before the first look at SQL.
+fn moment(deployment: &Deployment, standings: &Standings) -> (Option<Instant>, u64) {
+    let redis = &deployment.redis_health;
+    (redis.complete_at(standings.partitions()), redis.returns())
+}
+
+/// The refusal of a fold of more than [`FOLDED_EVENTS_MAX`] events.
+fn too_many(of: &str) -> ranking::Error {
+    ranking::Error::Overloaded(format!(
+        "Redis is away, and over {FOLDED_EVENTS_MAX} events of {of} would have to be folded, more than are for a read; try again later, or read the window all"
+    ))
+}
+
 /// Folds the events of a period, as they are at one moment.
 async fn fold(db: &DatabaseConnection, standings: &Standings) -> Result<Lists> {
     let view = view(db).await?;
     let (id, period) = (&standings.id, &standings.period);
-    let boards = entity::board::some(&view, [id.board].into()).await?;
-    let is_of = |board: &&Board| board.generation_of(id.window) == id.generation;
-    let board = boards.get(&id.board).filter(is_of).ok_or(ranking::Error::BoardGone)?;
+    let board = board_of(&view, id).await?;
     let within = period.start_ms..period.end_ms.unwrap_or(i64::MAX);
-    let count = span::count_in(&view, board.no, &within, FOLDED_EVENTS_MAX + 1).await?;
-    if count > FOLDED_EVENTS_MAX {
+    if !can_fold(&view, &board, &within).await? {
         return Ok(None);
     }
     let voided = score_event::voided_on(&view, board.no).await?;
-    let mut fold = PeriodFold::new(board, id.window, period, voided);
-    let mut rows = span::of_span(board, &within).stream(&view).await?;
+    let mut fold = PeriodFold::new(&board, id.window, period, voided);
+    let mut rows = span::of_span(&board, &within).stream(&view).await?;
     while let Some(row) = rows.try_next().await? {
         fold.apply(row.place()?, row.to_ranking()?);
     }
     let segments = fold.into_segments()?.into_iter();
     let lists = segments.map(|(segment, entries)| (segment, Arc::new(List::new(entries))));
     Ok(Some(Arc::new(lists.collect())))
+}
+
+/// Folds the events of the open periods of a window, as they are at one moment.
+async fn fold_periods(
+    db: &DatabaseConnection,
+    id: &StandingsId,
+    now_ms: i64,
+) -> Result<FoundPeriods> {
+    let view = view(db).await?;
+    let board = board_of(&view, id).await?;
+    let sealed_before_ms = board.sealed(id.window).sealed_before_ms;
+    let first = id.window.period_at(sealed_before_ms.max(0), &board.rules.zone)?;
+    let within = first.start_ms..i64::MAX;
+    if !can_fold(&view, &board, &within).await? {
+        return Ok(None);
+    }
+    let voided = score_event::voided_on(&view, board.no).await?;
+    let mut fold = PeriodsFold::new(&board, id.window, &id.segment, voided);
+    let mut rows = span::of_span(&board, &within).stream(&view).await?;
+    while let Some(row) = rows.try_next().await? {
+        fold.apply(row.place()?, row.to_ranking()?)?;
+    }
+    let mut periods = fold.into_periods(now_ms)?;
+    periods.retain(|listed| listed.present_from_ms >= sealed_before_ms);
+    Ok(Some(Arc::new(OpenPeriods { sealed_before_ms, periods })))
+}
+
+/// The board of some standings.
+///
+/// # Errors
+/// `BoardGone` if it was deleted or has the window no more.
+async fn board_of(view: &DatabaseTransaction, id: &StandingsId) -> Result<Board> {
+    let mut boards = entity::board::some(view, [id.board].into()).await?;
+    let board = boards.remove(&id.board);
+    let is_of = |board: &Board| board.generation_of(id.window) == id.generation;
+    Ok(board.filter(is_of).ok_or(ranking::Error::BoardGone)?)
+}
+
+/// True if a span has so few events that they are folded for a read.
+async fn can_fold(view: &DatabaseTransaction, board: &Board, within: &Range<i64>) -> Result<bool> {
+    let count = span::count_in(view, board.no, within, FOLDED_EVENTS_MAX + 1).await?;
+    Ok(count <= FOLDED_EVENTS_MAX)
 }
 
 /// The error of a look-up that several readers share.

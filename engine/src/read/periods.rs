@@ -1,13 +1,15 @@
 //! The periods of a window that have entries, from Redis and SQL.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use entity::error::Result;
+use entity::error::{Error, Result};
 use futures::FutureExt;
 use ranking::store::periods::ListedPeriod;
 use ranking::store::read::{Range, Standings};
 use ranking::window::seal::NEVER_MS;
 
+use super::fallback::OpenPeriods;
 use super::reader::Reader;
 use super::sealed;
 
@@ -36,13 +38,22 @@ impl Reader {
         let mut standings = Cow::Borrowed(standings);
         loop {
             let sealed_before_ms = standings.sealed_before_ms;
-            let live = self.read_redis(&standings, |store, standings| {
+            let counted = self.read_redis(&standings, |store, standings| {
                 let count = async move {
                     store.count_periods(&standings, sealed_before_ms, before_ms).await
                 };
                 count.boxed()
             });
-            let live = match live.await? {
+            let live = match counted.await {
+                Ok(live) => live,
+                Err(error) => {
+                    let open = self.open_periods(error, &standings).await?;
+                    let span = sealed_before_ms..before_ms;
+                    let is_in = |listed: &&ListedPeriod| span.contains(&listed.present_from_ms);
+                    open.map(|open| open.periods.iter().filter(is_in).count() as u64)
+                }
+            };
+            let live = match live {
                 Ok(live) => live,
                 // SQL has the periods that left Redis a moment ago.
                 Err(before_ms) => {
@@ -54,7 +65,7 @@ impl Reader {
                 NEVER_MS => 0,
                 _ => {
                     let before_ms = before_ms.min(sealed_before_ms);
-                    sealed::count_periods(&self.deployment.db, &standings, before_ms).await?
+                    sealed::count_periods(&self.deployment.reads, &standings, before_ms).await?
                 }
             };
             return Ok(live + sealed);
@@ -70,15 +81,6 @@ impl Reader {
         limit: usize,
     ) -> Result<Result<Vec<ListedPeriod>, i64>> {
         let sealed_before_ms = standings.sealed_before_ms;
-        let live = async |range: Range, limit: usize| {
-            if limit == 0 {
-                return Ok(Ok(vec![]));
-            }
-            self.read_redis(standings, |store, standings| {
-                async move { store.periods(&standings, range, limit).await }.boxed()
-            })
-            .await
-        };
         let sealed = async |range: Range, limit: usize| match sealed_before_ms {
             NEVER_MS => Ok(vec![]),
             _ if limit == 0 => Ok(vec![]),
@@ -89,7 +91,7 @@ impl Reader {
         };
         match range {
             Range::Before(_) => {
-                let mut found = match live(range, limit).await? {
+                let mut found = match self.live_periods(standings, range, limit).await? {
                     Ok(found) => found,
                     Err(before_ms) => return Ok(Err(before_ms)),
                 };
@@ -102,7 +104,8 @@ impl Reader {
             Range::After(after_ms) => {
                 let mut found = sealed(range, limit).await?;
                 let after_ms = after_ms.max(sealed_before_ms.saturating_sub(1));
-                match live(Range::After(after_ms), limit - found.len()).await? {
+                let range = Range::After(after_ms);
+                match self.live_periods(standings, range, limit - found.len()).await? {
                     Ok(later) => found.extend(later),
                     Err(before_ms) => return Ok(Err(before_ms)),
                 }
@@ -110,4 +113,54 @@ impl Reader {
             }
         }
     }
+
+    /// The periods among them that have not left Redis, from SQL if it answers instead.
+    async fn live_periods(
+        &self,
+        standings: &Standings,
+        range: Range,
+        limit: usize,
+    ) -> Result<Result<Vec<ListedPeriod>, i64>> {
+        if limit == 0 {
+            return Ok(Ok(vec![]));
+        }
+        let listed = self.read_redis(standings, |store, standings| {
+            async move { store.periods(&standings, range, limit).await }.boxed()
+        });
+        let error = match listed.await {
+            Ok(listed) => return Ok(listed),
+            Err(error) => error,
+        };
+        let open = self.open_periods(error, standings).await?;
+        Ok(open.map(|open| match range {
+            Range::Before(ms) => {
+                open.periods.range(..first_at(ms)).rev().take(limit).cloned().collect()
+            }
+            Range::After(ms) => match ms.checked_add(1) {
+                Some(ms) => open.periods.range(first_at(ms)..).take(limit).cloned().collect(),
+                None => vec![],
+            },
+        }))
+    }
+
+    /// The open periods of the window and segment of `standings` as SQL has them, if it answers
+    /// instead of a Redis that gave this error. The inner error is that of
+    /// [`Self::merged_periods`].
+    async fn open_periods(
+        &self,
+        error: Error,
+        standings: &Standings,
+    ) -> Result<Result<Arc<OpenPeriods>, i64>> {
+        let fallback = self.fallback_for(error)?;
+        let open = fallback.open_periods(&self.deployment, standings).await?;
+        if open.sealed_before_ms > standings.sealed_before_ms {
+            return Ok(Err(open.sealed_before_ms));
+        }
+        Ok(Ok(open))
+    }
+}
+
+/// The least period that became the present one at an instant.
+fn first_at(present_from_ms: i64) -> ListedPeriod {
+    ListedPeriod { present_from_ms, label: String::new() }
 }

@@ -292,7 +292,7 @@ impl Reader {
 
     /// The standings in SQL, if they answer instead of a Redis that gave this error; else the
     /// error.
-    fn fallback_for(&self, error: Error) -> Result<&Fallback> {
+    pub(super) fn fallback_for(&self, error: Error) -> Result<&Fallback> {
         let is_away = matches!(
             error,
             Error::Ranking(

@@ -18,7 +18,14 @@ use tests::wait::until;
 
 const READS: &str = "
     query($window: String!, $at: DateTime!, $segment: String, $exact: Boolean!) {
-        board(slug: \"b\") { standings(window: $window, at: $at, segment: $segment) {
+        board(slug: \"b\") {
+        newest: periods(window: $window, first: 3) {
+            totalCount pageInfo { hasNextPage endCursor } nodes { label start end sealed }
+        }
+        oldest: periods(window: $window, last: 2) {
+            pageInfo { hasPreviousPage startCursor } nodes { label }
+        }
+        standings(window: $window, at: $at, segment: $segment) {
             source asOf size
             top(first: 7) { totalCount pageInfo { hasNextPage } nodes { ...entry } }
             far: top(first: 5, offset: 11) { nodes { ...entry } }

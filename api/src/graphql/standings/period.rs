@@ -127,8 +127,7 @@ pub(crate) async fn periods_page(
     Ok(connection)
 }
 
-/// The range of periods that have begun. The roller makes the next period of a rolling window ahead
-/// of time.
+/// The range of periods that have begun.
 fn begun(now_ms: i64) -> Range {
     Range::Before(after_begun_ms(now_ms))
 }
@@ -148,7 +147,10 @@ async fn periods(
     if read.id.window.has_periods() {
         state(ctx).spend(price::periods(read, limit))?;
         let periods = app(ctx).reader.periods(read, range, limit);
-        return Ok(state(ctx).loaders.read(periods).await?);
+        let mut periods = state(ctx).loaders.read(periods).await?;
+        // The roller makes the next period of a rolling window ahead of time.
+        periods.retain(|listed| listed.present_from_ms <= state(ctx).now_ms);
+        return Ok(periods);
     }
     let all = ListedPeriod {
         present_from_ms: read.period.present_from_ms,
