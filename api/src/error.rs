@@ -78,7 +78,8 @@ impl Error {
         Self::new(ErrorCode::Forbidden, message)
     }
 
-    fn internal(cause: &dyn std::fmt::Display) -> Self {
+    /// `INTERNAL`; the cause is logged.
+    pub fn internal(cause: &dyn std::fmt::Display) -> Self {
         tracing::error!(%cause, "a request failed");
         Self::new(ErrorCode::Internal, "internal error; the server's log has the cause")
     }

@@ -15,6 +15,7 @@ mod persisted;
 pub(crate) mod rates;
 pub(crate) mod response;
 pub(crate) mod serving;
+mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,7 @@ use response::{MediaType, refuse};
 use serving::address::ClientAddress;
 use serving::body::{BodyLimits, read_body};
 use serving::{Routes, operations};
+use turns::Turns;
 
 /// The state that the handlers share.
 #[derive(Clone)]
@@ -53,6 +55,7 @@ struct Shared {
     persisted_queries: PersistedQueries,
     checks: Checks,
     admission: Arc<Admission>,
+    turns: Turns,
     rates: Rates,
     bodies: BodyLimits,
     answer_bytes_max: usize,
@@ -98,6 +101,7 @@ pub fn routes(
         ),
         checks: Checks::new(limits),
         admission,
+        turns: Turns::start(limits.requests_waiting_max.div_ceil(2) as usize),
         rates: Rates::new(rates, limits.cost_max),
         bodies: BodyLimits::new(limits.body_bytes_max as usize, connections),
         answer_bytes_max: limits.answer_bytes_max as usize,

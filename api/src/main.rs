@@ -38,7 +38,7 @@ use std::time::Duration;
 
 /// The stack of a thread, in bytes: a query may nest twenty levels of fields, each several stack
 /// frames of async-graphql.
-const STACK_BYTES: usize = 16 << 20;
+pub(crate) const STACK_BYTES: usize = 16 << 20;
 
 /// How long tasks may take to notice that the process ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);

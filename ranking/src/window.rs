@@ -13,7 +13,7 @@ pub mod roll;
 pub mod seal;
 
 pub use name::parse_zone;
-pub use period::{AT_MS_MAX, Period};
+pub use period::{AT_MS_MAX, ListedPeriod, Period};
 
 const HOUR_S: i64 = 3600;
 

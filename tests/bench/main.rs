@@ -12,6 +12,7 @@
 //! | [`boards`] | many small boards: a server at rest, a recovery and a diff |
 //! | [`attacks`] | what each attack costs, and what it makes others wait |
 //! | [`siege`] | what readers wait for beside a thousand hostile connections |
+//! | [`away`] | what readers wait for while Redis is away |
 //! | [`server`] | the server and its load generator |
 //! | [`chart`] | latency over size, drawn |
 //! | [`stores`] | the stores, opened in this process, and what Redis spent |
@@ -27,6 +28,7 @@
 )]
 
 mod attacks;
+mod away;
 mod boards;
 mod chart;
 mod cost;
@@ -111,7 +113,12 @@ async fn main() {
     }
     if asked("attacks") && cfg!(target_os = "linux") {
         attacks::measure(&mut figures).await;
+    }
+    if asked("siege") && cfg!(target_os = "linux") {
         siege::measure(scale, &mut figures).await;
+    }
+    if asked("away") {
+        away::measure(scale, &mut figures).await;
     }
     // It takes an hour and 40 GB of disk, so it must be asked for by name.
     if parts.iter().any(|part| part == "giant") {

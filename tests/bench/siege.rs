@@ -1,5 +1,6 @@
 //! Two thousand connections, half of them hostile: what honest readers wait beside them, and alone.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +47,7 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     hostile.join_all().await;
     println!("the siege: {spent}");
     for (side, (mut ms, failed)) in [("alone", alone), ("besieged", beside)] {
-        println!("{side}: {} answers, {failed} failures", ms.len());
+        println!("{side}: {} answers, failures {failed:?}", ms.len());
         figures.add("honest readers, p50", "ms", side, quantile(&mut ms, 0.5));
         figures.add("honest readers, p99", "ms", side, quantile(&mut ms, 0.99));
     }
@@ -58,8 +59,8 @@ fn client(host: u8) -> Client {
     Client::builder().local_address(address).timeout(Duration::from_secs(30)).build().unwrap()
 }
 
-/// Reads by honest clients: the latencies in ms, and the number of requests that failed.
-async fn read(url: &Arc<str>, lasts: Duration) -> (Vec<f64>, usize) {
+/// Reads by honest clients: the latencies in ms, and the failures by their kind.
+async fn read(url: &Arc<str>, lasts: Duration) -> (Vec<f64>, BTreeMap<String, usize>) {
     let deadline = Instant::now() + lasts;
     let mut readers = JoinSet::new();
     for host in 0..ADDRESSES {
@@ -68,16 +69,18 @@ async fn read(url: &Arc<str>, lasts: Duration) -> (Vec<f64>, usize) {
             readers.spawn(read_until(client.clone(), url.clone(), deadline));
         }
     }
-    let (mut all, mut failed) = (vec![], 0);
+    let (mut all, mut failed) = (vec![], BTreeMap::new());
     for (ms, failures) in readers.join_all().await {
         all.extend(ms);
-        failed += failures;
+        for failure in failures {
+            *failed.entry(failure).or_default() += 1;
+        }
     }
     (all, failed)
 }
 
-async fn read_until(client: Client, url: Arc<str>, deadline: Instant) -> (Vec<f64>, usize) {
-    let (mut ms, mut failed) = (vec![], 0);
+async fn read_until(client: Client, url: Arc<str>, deadline: Instant) -> (Vec<f64>, Vec<String>) {
+    let (mut ms, mut failures) = (vec![], vec![]);
     // The readers do not come all at once.
     let wait = PAUSE.mul_f64(rand::rng().random_range(0.0..1.0));
     tokio::time::sleep(wait).await;
@@ -89,12 +92,16 @@ async fn read_until(client: Client, url: Arc<str>, deadline: Instant) -> (Vec<f6
         );
         let began = Instant::now();
         let reply = Attack::query("a read", &query).send(&client, &url, "").await;
-        let is_served = reply.is_ok_and(|reply| reply.faults(Outcome::Served).is_empty());
+        let failure = match reply {
+            Ok(reply) if reply.faults(Outcome::Served).is_empty() => None,
+            Ok(reply) => Some(format!("{} {:?}", reply.status, reply.codes())),
+            Err(error) => Some(error.to_string()),
+        };
         ms.push(began.elapsed().as_secs_f64() * 1000.0);
-        failed += usize::from(!is_served);
+        failures.extend(failure);
         tokio::time::sleep(PAUSE).await;
     }
-    (ms, failed)
+    (ms, failures)
 }
 
 /// Begins to attack: half of the connections send costly requests, the others parts of requests.

@@ -9,7 +9,7 @@
 //! | [`boards`] | boards large enough to be costly |
 //! | [`documents`], [`introspection`], [`echoes`], [`cost`] | hostile requests by their kind |
 //!
-//! The requests are those of the report of issue 18 and their neighbors. The tests judge them, and
+//! The requests are those of a security review and their neighbors. The tests judge them, and
 //! `make bench PART=attacks` prints what they cost.
 
 pub mod boards;

@@ -12,3 +12,4 @@ mod introspection;
 mod late_events;
 mod random_documents;
 mod stop;
+mod turns;

@@ -8,9 +8,8 @@ use tokio::sync::Notify;
 
 use crate::error::{Error, ErrorCode, Result};
 
-/// The points up to which a request counts as light. Heavier ones share half of the points under
-/// way, so that light ones need not wait for them.
-const LIGHT_POINTS_MAX: u64 = 20_000;
+/// The points up to which a request counts as light.
+pub const LIGHT_POINTS_MAX: u64 = 2000;
 
 /// The points that a request holds at least, as it may spend more than its text costs: some 200
 /// requests are executed at a time.
@@ -21,13 +20,22 @@ const RESERVED_POINTS: u64 = 10_000;
 pub struct Admission {
     under_way: AtomicU64,
     under_way_max: u64,
+    light: Lane,
+    heavy: Lane,
     waiting: AtomicUsize,
     waiting_max: usize,
     /// The bytes that the waiting requests hold.
     waiting_bytes: AtomicU64,
     waiting_bytes_max: u64,
     budget_max: u64,
-    freed: Notify,
+}
+
+/// The requests of one kind that wait, in the order in which they came.
+#[derive(Debug, Default)]
+struct Lane {
+    waiting: AtomicUsize,
+    /// Wakes the first request.
+    room: Notify,
 }
 
 /// The budget of an admitted request: what it may still cost. The points that it has spent are
@@ -46,12 +54,13 @@ impl Admission {
         Arc::new(Self {
             under_way: AtomicU64::new(0),
             under_way_max: limits.cost_under_way_max.into(),
+            light: Lane::default(),
+            heavy: Lane::default(),
             waiting: AtomicUsize::new(0),
             waiting_max: limits.requests_waiting_max as usize,
             waiting_bytes: AtomicU64::new(0),
             waiting_bytes_max: limits.requests_waiting_bytes,
             budget_max: limits.cost_max.into(),
-            freed: Notify::new(),
         })
     }
 
@@ -66,20 +75,35 @@ impl Admission {
     }
 
     /// Waits until there is room for a request that costs so many points at least. It holds so
-    /// many bytes while it waits.
+    /// many bytes while it waits. Heavy ones share half of the points under way, so that light
+    /// ones need not wait for them.
     ///
     /// # Errors
     /// `UNAVAILABLE` if too many wait, or ones that hold too much.
-    pub async fn enter(self: &Arc<Self>, points: u64, bytes: u64) -> Result<Budget> {
-        if !self.try_enter(points) {
-            let _place = Waiting::join(self, bytes)?;
+    pub async fn enter(
+        self: &Arc<Self>,
+        points: u64,
+        bytes: u64,
+        is_heavy: bool,
+    ) -> Result<Budget> {
+        let lane = if is_heavy { &self.heavy } else { &self.light };
+        // A request overtakes none that waits, and each is woken alone: a crowd that woke at once
+        // would cost more than its requests do.
+        if lane.waiting.load(Ordering::SeqCst) > 0 || !self.try_enter(points, is_heavy) {
+            let place = Waiting::join(self, lane, bytes)?;
+            if place.is_first {
+                // Room that came before the place did has woken none.
+                lane.wake();
+            }
             loop {
-                let freed = self.freed.notified();
-                if self.try_enter(points) {
+                lane.room.notified().await;
+                if self.try_enter(points, is_heavy) {
                     break;
                 }
-                freed.await;
             }
+            drop(place);
+            // There may be room for the next one, too.
+            lane.wake();
         }
         Ok(self.budget(points))
     }
@@ -99,8 +123,8 @@ impl Admission {
     }
 
     /// A request that costs more than all that may be under way enters alone.
-    fn try_enter(&self, points: u64) -> bool {
-        let max = match points > LIGHT_POINTS_MAX {
+    fn try_enter(&self, points: u64, is_heavy: bool) -> bool {
+        let max = match is_heavy {
             true => self.under_way_max / 2,
             false => self.under_way_max,
         };
@@ -112,15 +136,28 @@ impl Admission {
     }
 }
 
+impl Lane {
+    /// Wakes the first request that waits.
+    fn wake(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.room.notify_one();
+        }
+    }
+}
+
 /// A place among the requests that wait.
 struct Waiting<'a> {
     admission: &'a Admission,
+    lane: &'a Lane,
     bytes: u64,
+    /// True if none waited before in the lane.
+    is_first: bool,
 }
 
 impl<'a> Waiting<'a> {
-    fn join(admission: &'a Admission, bytes: u64) -> Result<Self> {
-        let place = Self { admission, bytes };
+    fn join(admission: &'a Admission, lane: &'a Lane, bytes: u64) -> Result<Self> {
+        let is_first = lane.waiting.fetch_add(1, Ordering::SeqCst) == 0;
+        let place = Self { admission, lane, bytes, is_first };
         let before = admission.waiting.fetch_add(1, Ordering::SeqCst);
         let bytes_before = admission.waiting_bytes.fetch_add(bytes, Ordering::SeqCst);
         let all = bytes_before.saturating_add(bytes);
@@ -133,6 +170,7 @@ impl<'a> Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
+        self.lane.waiting.fetch_sub(1, Ordering::SeqCst);
         self.admission.waiting.fetch_sub(1, Ordering::SeqCst);
         self.admission.waiting_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
     }
@@ -187,9 +225,8 @@ impl Drop for Budget {
     fn drop(&mut self) {
         let held = self.spent().max(RESERVED_POINTS);
         self.admission.under_way.fetch_sub(held, Ordering::SeqCst);
-        if self.admission.waiting() > 0 {
-            self.admission.freed.notify_waiters();
-        }
+        self.admission.light.wake();
+        self.admission.heavy.wake();
     }
 }
 
@@ -215,54 +252,92 @@ mod tests {
     #[tokio::test]
     async fn a_request_waits_until_there_is_room() {
         let admission = admission(200_000, 1);
-        let first = admission.enter(90_000, 1).await.unwrap();
+        let first = admission.enter(90_000, 1, true).await.unwrap();
         let soon = Duration::from_millis(20);
-        assert!(timeout(soon, admission.enter(50_000, 1)).await.is_err());
+        assert!(timeout(soon, admission.enter(50_000, 1, true)).await.is_err());
         assert_eq!(admission.waiting(), 0);
         // Light requests do not wait for heavy ones, but hold what they may come to.
-        let light = admission.enter(10_000, 1).await.unwrap();
+        let light = admission.enter(10_000, 1, false).await.unwrap();
         assert_eq!(admission.under_way(), 90_000 + RESERVED_POINTS);
         drop((first, light));
-        let alone = admission.enter(200_000, 1).await.unwrap();
+        let alone = admission.enter(200_000, 1, true).await.unwrap();
         assert_eq!(admission.under_way(), 200_000);
         let second = tokio::spawn({
             let admission = admission.clone();
-            async move { admission.enter(1, 1).await.map(|budget| budget.spent()) }
+            async move { admission.enter(1, 1, false).await.map(|budget| budget.spent()) }
         });
         while admission.waiting() == 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(admission.enter(1, 1).await.unwrap_err().code, ErrorCode::Unavailable);
+        assert_eq!(admission.enter(1, 1, false).await.unwrap_err().code, ErrorCode::Unavailable);
         let write = admission.enter_at_once(1);
         drop((alone, write));
         assert_eq!(second.await.unwrap().unwrap(), 1);
         assert_eq!((admission.under_way(), admission.waiting()), (0, 0));
     }
 
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_crowd_enters_in_its_order_and_nobody_is_forgotten() {
+        let admission = admission(40_000, 1000);
+        let (first, second) = (admission.enter(1, 1, false), admission.enter(1, 1, false));
+        let (first, second) = (first.await.unwrap(), second.await.unwrap());
+        let rest = [admission.enter_at_once(1), admission.enter_at_once(1)];
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(admission.enter(1, 1, false))).collect();
+        for enter in &mut waiting {
+            assert!(futures::poll!(enter.as_mut()).is_pending());
+        }
+        drop(first);
+        // It came later, and there is room for one.
+        let mut late = Box::pin(admission.enter(1, 1, false));
+        assert!(futures::poll!(late.as_mut()).is_pending());
+        assert!(futures::poll!(waiting[2].as_mut()).is_pending());
+        let entered = waiting.remove(0).await.unwrap();
+        // One that gives up leaves its turn to the next.
+        drop(second);
+        drop(waiting.remove(0));
+        drop(waiting.remove(0).await.unwrap());
+        drop(late.await.unwrap());
+        drop((entered, rest));
+        let crowd = (0..1000).map(|number| {
+            let admission = admission.clone();
+            let is_heavy = number % 3 == 0;
+            tokio::spawn(async move {
+                let budget = admission.enter(number * 30, 1, is_heavy).await.unwrap();
+                tokio::task::yield_now().await;
+                drop(budget);
+            })
+        });
+        let crowd: Vec<_> = crowd.collect();
+        let all = futures::future::join_all(crowd);
+        let all = timeout(Duration::from_secs(60), all).await.unwrap();
+        assert!(all.iter().all(Result::is_ok));
+        assert_eq!(admission.waiting(), 0);
+    }
+
     #[tokio::test]
     async fn requests_that_hold_much_do_not_wait_in_crowds() {
         let admission = admission(10_000, 1000);
-        let first = admission.enter(10_000, 1).await.unwrap();
+        let first = admission.enter(10_000, 1, false).await.unwrap();
         let bytes = limits().requests_waiting_bytes;
-        let half = || Box::pin(admission.enter(1, bytes / 2));
+        let half = || Box::pin(admission.enter(1, bytes / 2, false));
         let mut waiting = [half(), half()];
         for enter in &mut waiting {
             assert!(futures::poll!(enter.as_mut()).is_pending());
         }
-        let refused = admission.enter(1, 1).await.unwrap_err();
+        let refused = admission.enter(1, 1, false).await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::Unavailable);
         drop(waiting);
         let soon = Duration::from_millis(20);
-        assert!(timeout(soon, admission.enter(1, bytes)).await.is_err());
+        assert!(timeout(soon, admission.enter(1, bytes, false)).await.is_err());
         drop(first);
-        admission.enter(1, bytes + 1).await.unwrap();
+        admission.enter(1, bytes + 1, false).await.unwrap();
         assert_eq!(admission.waiting_bytes.load(Ordering::SeqCst), 0);
     }
 
     #[tokio::test]
     async fn a_budget_is_spent_once() {
         let admission = admission(10_000, 1);
-        let budget = admission.enter(10, 1).await.unwrap();
+        let budget = admission.enter(10, 1, false).await.unwrap();
         budget.spend(10).unwrap();
         assert_eq!(admission.under_way(), RESERVED_POINTS);
         budget.spend(99_980).unwrap();

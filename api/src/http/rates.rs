@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::settings::RateSettings;
 use governor::clock::{Clock, DefaultClock};
@@ -18,6 +18,12 @@ const CLIENTS_MAX: usize = 10_000;
 
 /// The addresses of which failed tokens are remembered.
 const FAILING_MAX: u64 = 10_000;
+
+/// A client is light as long as it spends no more than this part of the rate of reads.
+const LIGHT_PART: u32 = 20;
+
+/// How long a client may spend more than that before it is heavy, in seconds of that rate.
+const LIGHT_SECONDS: f64 = 2.0;
 
 /// A client, as it is counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -36,8 +42,41 @@ pub struct RetryAfter(pub Duration);
 pub struct Rates {
     reads: Option<Buckets>,
     writes: Option<Buckets>,
+    /// The points that clients have spent lately; `None` if the rate of reads is not limited.
+    spending: Option<Spending>,
     failed_tokens: Cache<IpAddr, Arc<AtomicU32>>,
     failed_tokens_max: u32,
+}
+
+/// The points that clients have spent beyond those that became good again since. Unlike a bucket,
+/// it grows while a client is over its limit: a client that goes on like that stays heavy.
+struct Spending {
+    by_client: Cache<Client, Arc<Mutex<(f64, Instant)>>>,
+    /// The points that become good in a second.
+    rate: f64,
+}
+
+impl Spending {
+    fn new(read_rate: u32) -> Option<Self> {
+        let rate = NonZeroU32::new(read_rate)?.get().div_ceil(LIGHT_PART).into();
+        let by_client = Cache::builder()
+            .max_capacity(CLIENTS_MAX as u64)
+            .time_to_idle(Duration::from_secs(60))
+            .build();
+        Some(Self { by_client, rate })
+    }
+
+    /// Adds to what a client has spent; returns the sum.
+    fn add(&self, client: &Client, points: u64) -> f64 {
+        let now = Instant::now();
+        let spent = self.by_client.get_with_by_ref(client, || Arc::new(Mutex::new((0.0, now))));
+        let mut spent = spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let good = now.saturating_duration_since(spent.1).as_secs_f64() * self.rate;
+        // A minute is enough to become light again.
+        let sum = ((spent.0 - good).max(0.0) + points as f64).min(60.0 * self.rate);
+        *spent = (sum, now);
+        sum
+    }
 }
 
 struct Buckets {
@@ -110,6 +149,7 @@ impl Rates {
         Self {
             reads: Buckets::new(settings.read_rate, burst),
             writes: Buckets::new(settings.write_rate, settings.write_burst),
+            spending: Spending::new(settings.read_rate),
             failed_tokens: Cache::builder()
                 .max_capacity(FAILING_MAX)
                 .time_to_live(Duration::from_secs(60))
@@ -123,11 +163,20 @@ impl Rates {
     /// # Errors
     /// When to try again, if the client has spent what it may.
     pub fn read(&self, client: &Client, points: u64) -> Result<(), RetryAfter> {
+        self.note(client, points);
         self.reads.as_ref().map_or(Ok(()), |buckets| buckets.take(client, points))
+    }
+
+    /// True if a client has spent more than its part in the last seconds.
+    pub fn is_heavy(&self, client: &Client) -> bool {
+        self.spending
+            .as_ref()
+            .is_some_and(|spending| spending.add(client, 0) > LIGHT_SECONDS * spending.rate)
     }
 
     /// Takes points that a read turned out to cost besides. The client owes those that it lacks.
     pub fn read_more(&self, client: &Client, points: u64) {
+        self.note(client, points);
         if let Some(buckets) = &self.reads {
             buckets.owe(client, points);
         }
@@ -146,6 +195,12 @@ impl Rates {
     /// When to try again, if the client has made as many as it may.
     pub fn write(&self, client: &Client, changes: u32) -> Result<(), RetryAfter> {
         self.writes.as_ref().map_or(Ok(()), |buckets| buckets.take(client, changes.into()))
+    }
+
+    fn note(&self, client: &Client, points: u64) {
+        if let Some(spending) = &self.spending {
+            spending.add(client, points);
+        }
     }
 
     /// True if an address has sent too many failing tokens within a minute.
@@ -261,6 +316,33 @@ mod tests {
         for _ in 0..100 {
             rates.read(&client(1), 1_000_000).unwrap();
         }
+    }
+
+    #[test]
+    fn a_client_that_goes_on_to_spend_is_heavy() {
+        let rates = rates(20_000);
+        for _ in 0..20 {
+            assert!(!rates.is_heavy(&client(1)));
+            // At once, though 1,000 points become good in a second.
+            let _ = rates.read(&client(1), 100);
+        }
+        rates.read_more(&client(1), 100_000);
+        assert!(rates.is_heavy(&client(1)));
+        assert!(!rates.is_heavy(&client(2)));
+        let unlimited = self::rates(0);
+        let _ = unlimited.read(&client(1), u64::MAX);
+        assert!(!unlimited.is_heavy(&client(1)));
+    }
+
+    #[test]
+    fn a_heavy_client_becomes_light_again() {
+        let spending = Spending::new(20_000).unwrap();
+        spending.add(&client(1), 1_000_000_000);
+        let spent = spending.by_client.get(&client(1)).unwrap();
+        let (sum, at) = *spent.lock().unwrap();
+        assert!((sum - 60_000.0).abs() < 1.0);
+        *spent.lock().unwrap() = (sum, at - Duration::from_secs(59));
+        assert!(spending.add(&client(1), 0) < 2000.0);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use entity::error::{Error, Result};
 use futures::FutureExt;
-use ranking::store::periods::ListedPeriod;
 use ranking::store::read::{Range, Standings};
+use ranking::window::ListedPeriod;
 use ranking::window::seal::NEVER_MS;
 
 use super::fallback::OpenPeriods;

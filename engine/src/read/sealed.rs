@@ -2,8 +2,8 @@
 
 use entity::error::Result;
 use entity::standings::sealed_period;
-use ranking::store::periods::ListedPeriod;
 use ranking::store::read::{Range, Standings};
+use ranking::window::ListedPeriod;
 use sea_orm::{
     ColumnTrait, DatabaseConnection, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder,
     QuerySelect,

@@ -6,9 +6,8 @@ use crate::board::Board;
 use crate::commit::{Event, EventKind, EventPlace};
 use crate::error::Result;
 use crate::id::MemberId;
-use crate::store::periods::ListedPeriod;
 use crate::submission::Periods;
-use crate::window::Window;
+use crate::window::{ListedPeriod, Window};
 
 /// The fold of events into the periods that they leave entries in, of everyone or of a segment.
 /// Holds for each member the periods in which it scored.
@@ -117,6 +116,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn it_lists_the_periods_of_a_replay(events in events(), voided in 0_u64..20) {
             let windows = ["hourly", "daily", "weekly", "monthly", "3d", "5h"];

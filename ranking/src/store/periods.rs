@@ -5,6 +5,7 @@ use super::read::requests::Reads;
 use super::read::{Range, Standings};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, PartitionNo};
+use crate::window::ListedPeriod;
 use std::collections::BTreeSet;
 
 /// The most periods read in one round trip.
@@ -12,15 +13,6 @@ const PERIODS_MAX: usize = 500;
 
 /// The most periods of a shard in one round trip that counts them.
 const COUNTED_MAX: usize = 5000;
-
-/// A listed period.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ListedPeriod {
-    /// The instant at which it became the present one, in Unix milliseconds.
-    pub present_from_ms: i64,
-    /// The label.
-    pub label: String,
-}
 
 impl Store {
     /// All keys of a board in a partition: standings, lists of periods, marks of rolling windows.

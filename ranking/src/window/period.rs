@@ -28,6 +28,15 @@ pub struct Period {
     pub present_from_ms: i64,
 }
 
+/// A period as a list of those with entries has it, in their order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListedPeriod {
+    /// The instant at which it became the present one, in Unix milliseconds.
+    pub present_from_ms: i64,
+    /// The label.
+    pub label: String,
+}
+
 impl Period {
     /// The single period of `all` and of decaying windows.
     pub fn all() -> Self {

@@ -3,8 +3,8 @@
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Object, Result, SimpleObject};
 use ranking::shown;
-use ranking::store::periods::ListedPeriod;
 use ranking::store::read::Range;
+use ranking::window::ListedPeriod;
 use ranking::window::Window as RankingWindow;
 
 use super::Standings;

@@ -1,0 +1,221 @@
+//! A request whose client is known: checked, admitted, executed and charged.
+
+use std::sync::Arc;
+
+use async_graphql::parser::types::OperationType;
+use async_graphql::{Name, Request, Response, Value};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response as HttpResponse;
+use indexmap::indexmap;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    BYTES_A_POINT, Method, REQUEST_POINTS, REQUEST_TIMEOUT, Received, limited, refuse_unfinished,
+    within,
+};
+use crate::access::{Principal, Scope};
+use crate::cache::shared::GoodUntil;
+use crate::error::{Error, ErrorCode};
+use crate::graphql::change::Changes;
+use crate::graphql::request::RequestState;
+use crate::http::Service;
+use crate::http::admission::{Budget, LIGHT_POINTS_MAX};
+use crate::http::answers::AnswerKey;
+use crate::http::check::Checked;
+use crate::http::check::cost::Cost;
+use crate::http::persisted::QueryHash;
+use crate::http::rates::{Client, Rates};
+use crate::http::response::{Answer, MediaType, field_order, refuse, reject, server_error};
+use crate::loader::Loaders;
+use crate::metrics::METRICS;
+
+/// A request whose client is known.
+pub(super) struct Asked {
+    pub(super) request: Request,
+    pub(super) hash: Option<QueryHash>,
+    /// Under which other requests may share the answer.
+    pub(super) question: Option<AnswerKey>,
+    pub(super) principal: Option<Arc<Principal>>,
+    pub(super) client: Client,
+    pub(super) wants_cost: bool,
+    /// True if the request computes in turns already.
+    pub(super) in_turns: bool,
+}
+
+/// Takes what a request has cost beyond its text from the rate of its client, however it ends.
+struct Charge<'a> {
+    rates: &'a Rates,
+    client: &'a Client,
+    budget: &'a Budget,
+    /// The part that the client has paid.
+    cost: Cost,
+    /// The points that the answer's bytes take.
+    answer_points: u64,
+}
+
+impl Drop for Charge<'_> {
+    fn drop(&mut self) {
+        let points = self.budget.spent() - self.cost.points + self.answer_points;
+        self.rates.read_more(self.client, points);
+        let changes = u64::from(self.cost.changes);
+        self.rates.write_more(self.client, self.budget.standings().saturating_sub(changes));
+    }
+}
+
+impl Asked {
+    /// Checks the request and finds its answer.
+    pub(super) async fn answer(mut self, service: Service, received: Received) -> HttpResponse {
+        let media_type = received.media_type;
+        let is_anonymous = self.principal.is_none();
+        let checked = match service.checks.check(&mut self.request, !is_anonymous) {
+            Ok(checked) => checked,
+            Err(error) => return reject(media_type, vec![error]),
+        };
+        if let Some(hash) = self.hash {
+            service.persisted_queries.keep(hash, &self.request.query);
+        }
+        if received.method == Method::Get && checked.kind == OperationType::Mutation {
+            return not_allowed(media_type);
+        }
+        // The request has paid for its text.
+        let points = checked.cost.points.saturating_sub(REQUEST_POINTS);
+        let taken = service.rates.read(&self.client, points);
+        let taken = taken.and_then(|()| service.rates.write(&self.client, checked.cost.changes));
+        if let Err(wait) = taken {
+            return limited(media_type, wait);
+        }
+        let began = Instant::now();
+        let is_costly = checked.cost.points > LIGHT_POINTS_MAX;
+        let begins_turns = is_costly && is_anonymous && !self.in_turns;
+        let (seconds, answer) = match checked.kind {
+            // A mutation goes on when its client leaves: what it commits counts, and the client may
+            // ask for it again.
+            OperationType::Mutation => {
+                let gone = CancellationToken::new();
+                let _here = gone.clone().drop_guard();
+                let task = tokio::spawn(self.run(service, checked, Some(gone)));
+                let answer = async { task.await.map_err(|error| Error::internal(&error)) };
+                (&METRICS.mutation_seconds, within(REQUEST_TIMEOUT, answer).await)
+            }
+            _ => {
+                let timeout = service.query_timeout;
+                let turns = service.clone();
+                let running = Box::pin(self.run(service, checked, None));
+                let answer = async {
+                    match begins_turns {
+                        true => turns.turns.run(running).await,
+                        false => Ok(running.await),
+                    }
+                };
+                (&METRICS.query_seconds, within(timeout, answer).await)
+            }
+        };
+        seconds.observe(began.elapsed().as_secs_f64());
+        match answer {
+            Ok(answer) => received.send(answer, is_anonymous),
+            Err(error) => refuse_unfinished(media_type, &error),
+        }
+    }
+
+    /// Finds the answer: that of the same request which is being executed, or of this one. A
+    /// mutation goes on when its client has gone, and learns it.
+    async fn run(
+        self,
+        service: Service,
+        checked: Checked,
+        gone: Option<CancellationToken>,
+    ) -> Answer {
+        let good_until = GoodUntil::new(Instant::now() + service.app.cache_age);
+        let Self { request, question, principal, client, wants_cost, in_turns, .. } = self;
+        let is_heavy = in_turns || checked.cost.points > LIGHT_POINTS_MAX;
+        let execution = async {
+            let points = checked.cost.points;
+            let budget = match checked.kind {
+                // Reads must not slow writes, of which each client has its own rate.
+                OperationType::Mutation => service.admission.enter_at_once(points),
+                _ => match service.admission.enter(points, checked.bytes, is_heavy).await {
+                    Ok(budget) => budget,
+                    Err(error) => return Answer::busy(&error),
+                },
+            };
+            let budget = Arc::new(budget);
+            let changes = Arc::new(Changes::default());
+            let state = RequestState {
+                now_ms: service.app.deployment.clock.now_ms(),
+                principal,
+                good_until: good_until.clone(),
+                loaders: Loaders::new(&service.app),
+                budget: budget.clone(),
+                changes: changes.clone(),
+            };
+            let rates = &service.rates;
+            let cost = checked.cost;
+            let mut charge =
+                Charge { rates, client: &client, budget: &budget, cost, answer_points: 0 };
+            let may_write = state.require(Scope::Submit).is_ok();
+            let over = gone.as_ref().map(|gone| changes.are_over(gone, service.query_timeout));
+            let request = request.data(state);
+            let mut response = respond(&service, request, &checked, may_write, over).await;
+            if wants_cost {
+                let cost = indexmap! {
+                    Name::new("points") => Value::from(budget.spent()),
+                    Name::new("limit") => Value::from(budget.max()),
+                };
+                response.extensions.insert("cost".to_owned(), Value::Object(cost));
+            }
+            let answer = Answer::new(response, service.answer_bytes_max, &service.answers_memory);
+            charge.answer_points = answer.bytes() as u64 / BYTES_A_POINT;
+            answer
+        };
+        // No client waits for an answer that another one gets in turns.
+        match question.filter(|_| checked.kind == OperationType::Query && !in_turns) {
+            Some(question) => {
+                METRICS.answers.misses.inc();
+                service.answers.find(&question, &good_until, execution).await
+            }
+            None => execution.await,
+        }
+    }
+}
+
+/// The error of a mutation whose client has gone.
+fn abandoned() -> Error {
+    Error::new(ErrorCode::Timeout, "the client has gone")
+}
+
+/// Answers a mutation by GET.
+fn not_allowed(media_type: MediaType) -> HttpResponse {
+    let error = Error::bad_input("invalid method: expected POST for a mutation");
+    let mut answer = refuse(media_type, StatusCode::METHOD_NOT_ALLOWED, &error);
+    answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+    answer
+}
+
+/// Executes a request, unless it is `over` before, and puts the fields of its answer into their
+/// order.
+async fn respond(
+    service: &Service,
+    request: Request,
+    checked: &Checked,
+    may_write: bool,
+    over: Option<impl Future<Output = ()>>,
+) -> Response {
+    let operation_name = request.operation_name.clone();
+    // In a box: futures are copied while they are made, and this one is large.
+    let executing = Box::pin(service.schema.execute(request));
+    let mut response = match over {
+        None => executing.await,
+        Some(over) => tokio::select! {
+            response = executing => response,
+            () = over => Response::from_errors(vec![server_error(abandoned())]),
+        },
+    };
+    if checked.kind == OperationType::Mutation && may_write {
+        // From here on no cache serves values fetched before the write; only then may the client
+        // learn of it.
+        service.app.deployment.store.note_own_write();
+    }
+    field_order::restore(&mut response.data, &checked.document, operation_name.as_deref());
+    response
+}

@@ -1,0 +1,81 @@
+//! Heavy requests take turns, and light ones never wait for them.
+
+use futures::future::{join, join_all};
+
+use tests::attack::boards::{self, key};
+use tests::attack::request::{Attack, Reply};
+use tests::attack::{Attacked, UNRATED};
+use tests::wait::until;
+
+/// Room for four heavy requests.
+const FEW: (&str, &str) = ("LAUREL_REQUESTS_WAITING_MAX", "8");
+
+/// A page of the board, with a comment so that it is a text of its own of so many bytes.
+fn page(number: usize, bytes: usize) -> Attack {
+    let comment = format!("#{number:0>bytes$}\\n");
+    let text = "{board(slug:\"big\"){standings{top(first:100){nodes{rank}}}}}";
+    Attack::raw("a page", format!("{{\"query\":\"{comment}{}\"}}", text.replace('"', "\\\"")))
+}
+
+/// Sends many requests at once.
+async fn send_all(server: &Attacked, attacks: Vec<Attack>) -> Vec<Reply> {
+    let sent = attacks.iter().map(|attack| async { server.send(attack).await.unwrap() });
+    join_all(sent).await
+}
+
+fn is_refused(reply: &Reply) -> bool {
+    let is_busy = reply.status == 503;
+    assert!(is_busy || reply.codes().is_empty(), "{} {}", reply.status, reply.shown());
+    is_busy
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_requests_are_refused_beside_many_others_and_light_ones_never() {
+    let server = Attacked::start_with(&[&UNRATED[..], &[FEW]].concat()).await;
+    boards::create(&server.api).await;
+    boards::fill(server.api.deployment(), "big").await;
+    let mut round = 0;
+    until("a heavy request is refused", async || {
+        round += 1;
+        let number = |of: usize| round * 100 + of;
+        let heavy = (0..30).map(|of| page(number(of), 6000)).collect();
+        let light = (30..36).map(|of| page(number(of), 100)).collect();
+        let (heavy, light) = join(send_all(&server, heavy), send_all(&server, light)).await;
+        assert!(!light.iter().any(is_refused));
+        assert!(heavy.iter().filter(|reply| !is_refused(reply)).count() >= 4);
+        heavy.iter().any(is_refused).then_some(())
+    })
+    .await;
+    // Those with a token are known, and each of the others finds a place now.
+    let known = (40..60).map(|of| page(of, 6000).as_admin()).collect();
+    assert!(!send_all(&server, known).await.iter().any(is_refused));
+    for of in 60..70 {
+        assert!(!is_refused(&server.send(&page(of, 6000)).await.unwrap()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_requests_of_a_client_that_goes_on_to_spend_are_heavy() {
+    // Twenty points become good in a second.
+    let rated = [("LAUREL_READ_RATE", "400"), ("LAUREL_READ_BURST", "20000000"), FEW];
+    let server = Attacked::start_with(&rated).await;
+    boards::create(&server.api).await;
+    boards::fill(server.api.deployment(), "big").await;
+    let ranks = |round: usize| {
+        let rank = |of: usize| {
+            let member = key(round * 100 + of);
+            let text = format!(
+                "{{board(slug:\"big\"){{standings{{rank(member:\"{member}\"){{rank}}}}}}}}"
+            );
+            Attack::query("a rank", &text)
+        };
+        (0..30).map(rank).collect()
+    };
+    assert!(!is_refused(&server.send(&page(1, 6000)).await.unwrap()));
+    let mut round = 0;
+    until("a short request is refused", async || {
+        round += 1;
+        send_all(&server, ranks(round)).await.iter().any(is_refused).then_some(())
+    })
+    .await;
+}
