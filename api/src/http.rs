@@ -15,7 +15,7 @@ mod persisted;
 pub(crate) mod rates;
 pub(crate) mod response;
 pub(crate) mod serving;
-mod turns;
+pub(crate) mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;

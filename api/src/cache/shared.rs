@@ -15,6 +15,8 @@ use moka::future::Cache;
 use ranking::store::Store;
 use tokio::time::Instant;
 
+use crate::http::turns;
+
 /// A cache of values, each kept for a moment.
 pub struct SharedCache<K, V> {
     /// `None` if the cache is switched off.
@@ -114,6 +116,16 @@ where
             let Some(values) = &self.values else {
                 return CachedValue { is_own: true, ..fetching.await };
             };
+            if turns::is_here() {
+                if let Some(known) = values.get(key).await.filter(|known| known.is_good_for(asked))
+                {
+                    return known;
+                }
+                // No light request waits for what is fetched here, but later ones may use it.
+                let fetched = fetching.await;
+                values.insert(key.clone(), fetched.clone()).await;
+                return CachedValue { is_own: true, ..fetched };
+            }
             let entry = values.entry_by_ref(key);
             let entry = entry.or_insert_with_if(fetching, |old| !old.is_good_for(asked));
             let entry = entry.await;

@@ -18,7 +18,6 @@ const RESERVED_POINTS: u64 = 10_000;
 /// The points under way, and the requests that wait for some.
 #[derive(Debug)]
 pub struct Admission {
-    under_way: AtomicU64,
     under_way_max: u64,
     light: Lane,
     heavy: Lane,
@@ -30,9 +29,12 @@ pub struct Admission {
     budget_max: u64,
 }
 
-/// The requests of one kind that wait, in the order in which they came.
+/// The requests of one kind: those that are executed, and those that wait in the order in which
+/// they came.
 #[derive(Debug, Default)]
 struct Lane {
+    /// The points under way.
+    under_way: AtomicU64,
     waiting: AtomicUsize,
     /// Wakes the first request.
     room: Notify,
@@ -43,6 +45,7 @@ struct Lane {
 #[derive(Debug)]
 pub struct Budget {
     admission: Arc<Admission>,
+    is_heavy: bool,
     spent: AtomicU64,
     /// The standings that its scores write.
     standings: AtomicU64,
@@ -52,7 +55,6 @@ impl Admission {
     /// Nothing under way.
     pub fn new(limits: &RequestLimits) -> Arc<Self> {
         Arc::new(Self {
-            under_way: AtomicU64::new(0),
             under_way_max: limits.cost_under_way_max.into(),
             light: Lane::default(),
             heavy: Lane::default(),
@@ -66,7 +68,8 @@ impl Admission {
 
     /// The points under way.
     pub fn under_way(&self) -> u64 {
-        self.under_way.load(Ordering::SeqCst)
+        let lanes = [&self.light, &self.heavy].map(|lane| lane.under_way.load(Ordering::SeqCst));
+        lanes.iter().sum()
     }
 
     /// The requests that wait.
@@ -75,8 +78,7 @@ impl Admission {
     }
 
     /// Waits until there is room for a request that costs so many points at least. It holds so
-    /// many bytes while it waits. Heavy ones share half of the points under way, so that light
-    /// ones need not wait for them.
+    /// many bytes while it waits. Light ones go first.
     ///
     /// # Errors
     /// `UNAVAILABLE` if too many wait, or ones that hold too much.
@@ -86,8 +88,8 @@ impl Admission {
         bytes: u64,
         is_heavy: bool,
     ) -> Result<Budget> {
-        let lane = if is_heavy { &self.heavy } else { &self.light };
-        // A request overtakes none that waits, and each is woken alone: a crowd that woke at once
+        let lane = self.lane(is_heavy);
+        // A newcomer overtakes none that waits. Each is woken alone: a crowd that woke at once
         // would cost more than its requests do.
         if lane.waiting.load(Ordering::SeqCst) > 0 || !self.try_enter(points, is_heavy) {
             let place = Waiting::join(self, lane, bytes)?;
@@ -101,38 +103,46 @@ impl Admission {
                     break;
                 }
             }
-            drop(place);
-            // There may be room for the next one, too.
-            lane.wake();
         }
-        Ok(self.budget(points))
+        Ok(self.budget(points, is_heavy))
     }
 
     /// Enters without waiting, whatever is under way.
     pub fn enter_at_once(self: &Arc<Self>, points: u64) -> Budget {
-        self.under_way.fetch_add(points.max(RESERVED_POINTS), Ordering::SeqCst);
-        self.budget(points)
+        self.light.under_way.fetch_add(points.max(RESERVED_POINTS), Ordering::SeqCst);
+        self.budget(points, false)
     }
 
-    fn budget(self: &Arc<Self>, points: u64) -> Budget {
+    fn lane(&self, is_heavy: bool) -> &Lane {
+        if is_heavy { &self.heavy } else { &self.light }
+    }
+
+    fn budget(self: &Arc<Self>, points: u64, is_heavy: bool) -> Budget {
         Budget {
             admission: self.clone(),
+            is_heavy,
             spent: AtomicU64::new(points),
             standings: AtomicU64::new(0),
         }
     }
 
-    /// A request that costs more than all that may be under way enters alone.
+    /// Heavy requests enter while all under way are within half of the points, and take no more
+    /// than that half from light ones, however much they turn out to cost. One that costs more than
+    /// it may enters alone.
     fn try_enter(&self, points: u64, is_heavy: bool) -> bool {
+        let half = self.under_way_max / 2;
+        let other = self.lane(!is_heavy).under_way.load(Ordering::SeqCst);
         let max = match is_heavy {
-            true => self.under_way_max / 2,
-            false => self.under_way_max,
+            true => half.saturating_sub(other),
+            false => self.under_way_max - other.min(half),
         };
         let held = points.max(RESERVED_POINTS);
+        let is_alone = |under_way: u64| under_way == 0 && (other == 0 || !is_heavy);
         let enter = |under_way: u64| {
-            (under_way == 0 || under_way + held <= max).then_some(under_way + held)
+            (is_alone(under_way) || under_way + held <= max).then_some(under_way + held)
         };
-        self.under_way.fetch_update(Ordering::SeqCst, Ordering::SeqCst, enter).is_ok()
+        let lane = self.lane(is_heavy);
+        lane.under_way.fetch_update(Ordering::SeqCst, Ordering::SeqCst, enter).is_ok()
     }
 }
 
@@ -173,6 +183,8 @@ impl Drop for Waiting<'_> {
         self.lane.waiting.fetch_sub(1, Ordering::SeqCst);
         self.admission.waiting.fetch_sub(1, Ordering::SeqCst);
         self.admission.waiting_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+        // There may be room for the next one.
+        self.lane.wake();
     }
 }
 
@@ -186,7 +198,8 @@ impl Budget {
         let fitting = |spent: u64| spent.checked_add(points).filter(|spent| *spent <= max);
         if let Ok(before) = self.spent.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fitting) {
             let (held, holds) = (before.max(RESERVED_POINTS), before + points);
-            self.admission.under_way.fetch_add(holds.saturating_sub(held), Ordering::SeqCst);
+            let lane = self.admission.lane(self.is_heavy);
+            lane.under_way.fetch_add(holds.saturating_sub(held), Ordering::SeqCst);
             return Ok(());
         }
         Err(Error::limit_exceeded(format!(
@@ -224,7 +237,8 @@ impl Budget {
 impl Drop for Budget {
     fn drop(&mut self) {
         let held = self.spent().max(RESERVED_POINTS);
-        self.admission.under_way.fetch_sub(held, Ordering::SeqCst);
+        let lane = self.admission.lane(self.is_heavy);
+        lane.under_way.fetch_sub(held, Ordering::SeqCst);
         self.admission.light.wake();
         self.admission.heavy.wake();
     }
@@ -260,7 +274,7 @@ mod tests {
         let light = admission.enter(10_000, 1, false).await.unwrap();
         assert_eq!(admission.under_way(), 90_000 + RESERVED_POINTS);
         drop((first, light));
-        let alone = admission.enter(200_000, 1, true).await.unwrap();
+        let alone = admission.enter(200_000, 1, false).await.unwrap();
         assert_eq!(admission.under_way(), 200_000);
         let second = tokio::spawn({
             let admission = admission.clone();
@@ -312,6 +326,24 @@ mod tests {
         let all = timeout(Duration::from_secs(60), all).await.unwrap();
         assert!(all.iter().all(Result::is_ok));
         assert_eq!(admission.waiting(), 0);
+    }
+
+    #[tokio::test]
+    async fn light_requests_keep_half_of_the_points_whatever_heavy_ones_cost() {
+        let admission = admission(200_000, 1);
+        let heavy = [(); 10].map(|()| admission.enter(10_000, 1, true));
+        let heavy = futures::future::join_all(heavy).await;
+        for budget in heavy.iter().flatten() {
+            budget.spend(90_000).unwrap();
+        }
+        assert_eq!(admission.under_way(), 1_000_000);
+        let light = [(); 10].map(|()| admission.enter(1, 1, false));
+        let light = futures::future::join_all(light).await;
+        assert!(light.iter().all(Result::is_ok));
+        let soon = Duration::from_millis(20);
+        assert!(timeout(soon, admission.enter(1, 1, false)).await.is_err());
+        drop((heavy, light));
+        assert_eq!(admission.under_way(), 0);
     }
 
     #[tokio::test]

@@ -169,9 +169,21 @@ impl Found {
             }
             return received.send(answer, true);
         }
+        // A hash may stand for a long text.
+        let is_long = request.query.len() > IN_PLACE_BYTES_MAX;
+        let begins_turns = is_long && principal.is_none() && !in_turns;
+        if hash.is_some() {
+            service.rates.read_more(&client, request.query.len() as u64 / BYTES_A_POINT);
+        }
+        let in_turns = in_turns || begins_turns;
         let asked = Asked { request, hash, question, principal, client, wants_cost, in_turns };
         // In a box, as most answers to those without a token are there.
-        Box::pin(asked.answer(service, received)).await
+        let asking = Box::pin(asked.answer(service.clone(), received));
+        if !begins_turns {
+            return asking.await;
+        }
+        let answer = within(service.query_timeout, service.turns.run(asking)).await;
+        answer.unwrap_or_else(|error| refuse_unfinished(media_type, &error))
     }
 }
 

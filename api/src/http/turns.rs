@@ -1,9 +1,9 @@
 //! Turns: heavy requests compute on threads of their own, fewer than cores and of low priority, so
 //! that light ones never wait for them.
 
+use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, available_parallelism};
 
 use futures::FutureExt;
@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Mutex, Semaphore, oneshot};
 
 use crate::error::{Error, ErrorCode, Result};
 
@@ -20,15 +20,24 @@ use crate::error::{Error, ErrorCode, Result};
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
-/// The requests that a thread has begun and not ended: few, as they hold connections, and fetches
-/// that light requests may wait for.
+/// The heavy requests that have begun and not ended: fewer than the connections to SQL for reads,
+/// which they may hold.
 const BEGUN_MAX: usize = 4;
+
+thread_local! {
+    static IS_HEAVY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True on a thread of heavy requests. A fetch there may be late, so that other requests must not
+/// wait for it.
+pub fn is_here() -> bool {
+    IS_HEAVY.get()
+}
 
 /// The threads of heavy requests: half as many as cores, and one at least.
 #[derive(Debug)]
 pub struct Turns {
-    threads: Vec<UnboundedSender<BoxFuture<'static, ()>>>,
-    next: AtomicUsize,
+    queue: UnboundedSender<BoxFuture<'static, ()>>,
     /// The heavy requests that there may be besides those that there are.
     places: Arc<Semaphore>,
 }
@@ -38,9 +47,14 @@ impl Turns {
     /// stores stay with the runtime of the caller.
     pub fn start(requests_max: usize) -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
-        let threads = (0..cores.div_ceil(2)).map(|_| {
-            let (sender, receiver) = unbounded_channel();
-            let runtime = Handle::current();
+        Self::with_threads(cores.div_ceil(2).min(BEGUN_MAX), requests_max)
+    }
+
+    fn with_threads(threads: usize, requests_max: usize) -> Self {
+        let (queue, coming) = unbounded_channel();
+        let coming = Arc::new(Mutex::new(coming));
+        for _ in 0..threads {
+            let (runtime, coming) = (Handle::current(), coming.clone());
             thread::Builder::new()
                 .name("heavy".to_owned())
                 .stack_size(crate::STACK_BYTES)
@@ -48,13 +62,12 @@ impl Turns {
                     // Of the calling thread. Where it fails, they have the priority of the others.
                     #[cfg(target_os = "linux")]
                     let _ = rustix::process::setpriority_process(None, NICENESS);
-                    runtime.block_on(take_turns(receiver));
+                    IS_HEAVY.set(true);
+                    runtime.block_on(take_turns(&coming, BEGUN_MAX / threads));
                 })
                 .expect("the system has threads");
-            sender
-        });
-        let (threads, next) = (threads.collect(), AtomicUsize::new(0));
-        Self { threads, next, places: Arc::new(Semaphore::new(requests_max)) }
+        }
+        Self { queue, places: Arc::new(Semaphore::new(requests_max)) }
     }
 
     /// Does some work in turns. It is dropped when this future is.
@@ -65,7 +78,7 @@ impl Turns {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T> {
-        let _place = self.places.try_acquire().map_err(|_| {
+        let place = self.places.clone().try_acquire_owned().map_err(|_| {
             let message = "the server has many costly requests; try again in a second";
             Error::new(ErrorCode::Unavailable, message)
         })?;
@@ -77,24 +90,25 @@ impl Turns {
                 () = sender.closed() => return,
                 done = AssertUnwindSafe(work).catch_unwind() => done,
             };
+            drop(place);
             if let Ok(done) = work {
                 // The other end may be gone.
                 let _ = sender.send(done);
             }
         };
-        let number = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
-        // A thread that ended drops the work, and with it the sender.
-        let _ = self.threads[number].send(work.boxed());
+        // Threads that ended drop the work, and with it the sender.
+        let _ = self.queue.send(work.boxed());
         receiver.await.map_err(|_| Error::internal(&"it panicked"))
     }
 }
 
 /// Does the work that comes, in its order: a step of each that has begun in turn.
-async fn take_turns(mut coming: UnboundedReceiver<BoxFuture<'static, ()>>) {
+async fn take_turns(coming: &Mutex<UnboundedReceiver<BoxFuture<'static, ()>>>, begun_max: usize) {
     let mut begun = FuturesUnordered::new();
     loop {
+        let next = async { coming.lock().await.recv().await };
         tokio::select! {
-            work = coming.recv(), if begun.len() < BEGUN_MAX => match work {
+            work = next, if begun.len() < begun_max => match work {
                 Some(work) => begun.push(work),
                 None => return,
             },
@@ -111,9 +125,7 @@ mod tests {
 
     /// With two places, and one thread.
     fn one_thread() -> Turns {
-        let mut turns = Turns::start(2);
-        turns.threads.truncate(1);
-        turns
+        Turns::with_threads(1, 2)
     }
 
     #[tokio::test]
@@ -122,7 +134,8 @@ mod tests {
         // It waits, and another one has a turn meanwhile.
         let mut waiting = Box::pin(turns.run(std::future::pending::<()>()));
         assert!(futures::poll!(&mut waiting).is_pending());
-        assert_eq!(turns.run(async { 7 }).await.unwrap(), 7);
+        assert!(turns.run(async { is_here() }).await.unwrap());
+        assert!(!is_here());
         // It computes, and the caller goes on.
         let (go, gone) = mpsc::channel();
         let computing = turns.run(async move { gone.recv().unwrap() });
@@ -142,7 +155,10 @@ mod tests {
         let refused = turns.run(async {}).await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::Unavailable);
         drop(first);
-        turns.run(async {}).await.unwrap();
+        // The thread gives the place back.
+        while turns.run(async {}).await.is_err() {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]

@@ -168,8 +168,7 @@ impl Asked {
             charge.answer_points = answer.bytes() as u64 / BYTES_A_POINT;
             answer
         };
-        // No client waits for an answer that another one gets in turns.
-        match question.filter(|_| checked.kind == OperationType::Query && !in_turns) {
+        match question.filter(|_| checked.kind == OperationType::Query) {
             Some(question) => {
                 METRICS.answers.misses.inc();
                 service.answers.find(&question, &good_until, execution).await
