@@ -1,15 +1,18 @@
 //! Many small boards: the start of a server, what it costs at rest, a score to each board, the
-//! recovery of an empty Redis, and a diff.
+//! recovery of an empty Redis, diffs, a midnight's roll, and the seal of a past day.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use engine::roll::roll;
+use engine::seal::seal;
 use futures::StreamExt;
 use ranking::id::{MemberId, PartitionNo};
 use ranking::submission::Submission;
 use ranking::window::Window;
 use serde_json::json;
 use tests::attack::process::Process;
+use tests::clock::DAY_MS;
 use tokio::time::sleep;
 
 use crate::Scale;
@@ -21,6 +24,9 @@ use crate::stores::Stores;
 /// The boards, and the members of each.
 const BOARDS: usize = 10_000;
 const MEMBERS: usize = 25;
+
+/// The past days that a board retains.
+const RETAINED: u32 = 1;
 
 /// The scores of one submission that fills the boards.
 const BATCH: usize = 1000;
@@ -78,6 +84,19 @@ pub(crate) async fn measure(stores: Stores, scale: Scale, figures: &mut Figures)
         add(what, "s", analytics(&stores, arguments).await.seconds);
     }
     drop(server);
+    let now_ms = stores.deployment.clock.now_ms();
+    stores.deployment.clock.set(now_ms + DAY_MS);
+    let began = Instant::now();
+    assert_eq!(roll(&stores.deployment, now_ms + DAY_MS).await.unwrap(), count);
+    add("roll", "s", began.elapsed().as_secs_f64());
+    stores.settle().await;
+    // The day of the scores is the first that a board does not retain.
+    let then_ms = now_ms + (1 + i64::from(RETAINED)) * DAY_MS;
+    stores.deployment.clock.set(then_ms);
+    let began = Instant::now();
+    let sealed = seal(&stores.deployment, then_ms).await.unwrap();
+    assert_eq!(sealed.standings, count);
+    add("seal", "s", began.elapsed().as_secs_f64());
     stores.close().await;
 }
 
@@ -89,9 +108,10 @@ fn slug(number: usize) -> String {
 async fn fill(stores: &Stores, count: usize) {
     let began = Instant::now();
     let windows = [Window::Daily, "7d".parse().unwrap()];
+    let retained = BTreeMap::from([(Window::Daily, Some(RETAINED))]);
     let mut by_partition: BTreeMap<PartitionNo, Vec<Submission>> = BTreeMap::new();
     for number in 0..count {
-        let board = stores.create_board(&slug(number), &windows).await;
+        let board = stores.create_board_that_retains(&slug(number), &windows, &retained).await;
         let scores = by_partition.entry(stores.partition_of(&board)).or_default();
         for member in 0..MEMBERS {
             let member = MemberId::new(&format!("member{member:02}")).unwrap();

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use tests::servers::program::root;
 
 /// All figures.
 #[derive(Debug, Default)]
@@ -64,7 +65,7 @@ impl Figures {
 
     /// The directory of all files.
     pub(crate) fn dir() -> PathBuf {
-        let dir = crate::package().with_file_name("target").join("bench");
+        let dir = root().join("target/bench");
         std::fs::create_dir_all(&dir).unwrap();
         dir
     }

@@ -10,6 +10,7 @@
 //! | [`history`] | rebuilds and diffs of millions of entries, beside polars, DuckDB and `RESTORE` |
 //! | [`giant`] | one rebuild of a hundred million members |
 //! | [`boards`] | many small boards: a server at rest, a recovery and a diff |
+//! | [`persister`] | the persister on each database, beside multi-row inserts |
 //! | [`attacks`] | what each attack costs, and what it makes others wait |
 //! | [`siege`] | what readers wait for beside a thousand hostile connections |
 //! | [`away`] | what readers wait for while Redis is away |
@@ -38,12 +39,12 @@ mod history;
 mod machine;
 mod midnight;
 mod peers;
+mod persister;
 mod server;
 mod serving;
 mod siege;
 mod stores;
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::figures::Figures;
@@ -69,13 +70,6 @@ impl Scale {
     fn of(self, count: usize, least: usize) -> usize {
         ((count as f64 * self.0) as usize).max(least)
     }
-}
-
-/// The directory of this package, as cargo names it now: with a target directory that checkouts
-/// share, this program may have been built in another one.
-fn package() -> PathBuf {
-    let package = std::env::var_os("CARGO_MANIFEST_DIR");
-    package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()).into()
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -110,6 +104,9 @@ async fn main() {
     // Linux counts what a process takes.
     if asked("boards") && cfg!(target_os = "linux") {
         boards::measure(Stores::open(PARTITIONS).await, scale, &mut figures).await;
+    }
+    if asked("persister") {
+        persister::measure(scale, &mut figures).await;
     }
     if asked("attacks") && cfg!(target_os = "linux") {
         attacks::measure(&mut figures).await;

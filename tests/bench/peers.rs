@@ -17,6 +17,7 @@ use crate::server::{Sending, Server};
 use crate::serving::{AROUND, ONE, RANK, READING, TOP, WRITING, body, fill, name, random_members};
 use crate::stores::Stores;
 use tests::servers::postgres;
+use tests::servers::program::root;
 
 /// Members of the libraries' board.
 const MEMBERS: usize = 100_000;
@@ -88,7 +89,7 @@ async fn own(server: &Server, members: usize) -> Value {
 
 /// Copies the scripts and their package files to a directory, and returns it.
 pub(crate) fn dir() -> PathBuf {
-    let sources = crate::package().join("bench/peers");
+    let sources = root().join("tests/bench/peers");
     let dir = Figures::dir().join("peers");
     std::fs::create_dir_all(&dir).unwrap();
     for entry in std::fs::read_dir(sources).unwrap() {

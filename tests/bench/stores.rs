@@ -1,6 +1,7 @@
-//! The stores, opened in this process: a redis-server on a Unix socket and a SQLite file, both in a
+//! The stores, opened in this process: a redis-server on a Unix socket and a database, in a
 //! directory that goes with them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use engine::deployment::Deployment;
 use engine::partition::submit::{Prepared, Submitted};
 use engine::settings::stores::Missing;
 use engine::settings::{Settings, SqlSettings};
-use entity::board;
+use entity::board::{self, first_windows, windows_text};
 use ranking::board::Board;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::id::{EventId, MemberId, PartitionNo};
@@ -19,6 +20,7 @@ use ranking::window::Window;
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
+use tests::deployment::Sql;
 use tokio::time::Instant;
 
 /// The partitions, as of a deployment that is born without being told.
@@ -69,8 +71,13 @@ impl Spent {
 }
 
 impl Stores {
-    /// Starts and opens new ones with nothing in them, in so many partitions.
+    /// As [`Self::open_on`], on SQLite.
     pub(crate) async fn open(partitions: u16) -> Self {
+        Self::open_on(Sql::Sqlite, partitions).await
+    }
+
+    /// Starts and opens new ones with nothing in them, in so many partitions.
+    pub(crate) async fn open_on(sql: Sql, partitions: u16) -> Self {
         let dir = tempfile::Builder::new().prefix("laurel-bench-").tempdir().unwrap();
         let socket = dir.path().join("redis.sock");
         // As the private redis-server of a deployment is started.
@@ -88,8 +95,12 @@ impl Stores {
             .expect("redis-server is installed");
         let redis_url = format!("redis+unix://{}", socket.display());
         let redis = connect(&redis_url).await;
+        let database_url = match sql {
+            Sql::Sqlite => None,
+            sql => Some(sql.new_database(dir.path()).await),
+        };
         let settings = Settings {
-            sql: SqlSettings::new(dir.path().join("data"), None),
+            sql: SqlSettings::new(dir.path().join("data"), database_url),
             redis_url: Some(redis_url.clone()),
             redis_ca: None,
             redis_prefix: "laurel".to_owned(),
@@ -160,12 +171,24 @@ impl Stores {
 
     /// A new board in one shard, where scores are added up, with those windows.
     pub(crate) async fn create_board(&self, slug: &str, windows: &[Window]) -> Board {
+        self.create_board_that_retains(slug, windows, &BTreeMap::new()).await
+    }
+
+    /// As [`Self::create_board`], with the past periods that windows retain.
+    pub(crate) async fn create_board_that_retains(
+        &self,
+        slug: &str,
+        windows: &[Window],
+        retained: &BTreeMap<Window, Option<u32>>,
+    ) -> Board {
         let rules = Rules::new(RulesInput {
             max: 1_000_000_000,
             windows: windows.to_vec(),
             ..Default::default()
         });
-        let row = board::of_rules(slug, slug, &rules.unwrap(), "UTC", 0);
+        let rules = rules.unwrap();
+        let mut row = board::of_rules(slug, slug, &rules, "UTC", 0);
+        row.windows = windows_text(&first_windows(&rules, retained));
         let row = board::insert(&self.deployment.db, row).await.unwrap();
         row.unwrap().to_ranking().unwrap()
     }

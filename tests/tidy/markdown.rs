@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::tree::{SourceFile, files, read, report, root};
+use tests::servers::program::root;
+
+use crate::tree::{SourceFile, files, read, report};
 
 /// The most lines of the page that a newcomer reads first.
 const README_LINES_MAX: usize = 120;

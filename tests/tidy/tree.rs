@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tests::servers::program::root;
+
 /// Directories of what is built, installed or served; those whose name begins with a dot are left
 /// out as well.
 const LEFT_OUT: [&str; 4] = ["target", "node_modules", "dist", "data"];
@@ -32,13 +34,6 @@ impl SourceFile {
     pub fn at(&self, line: usize, remedy: &str) -> String {
         format!("{}:{line}: {remedy}", self.path)
     }
-}
-
-/// The repository's root.
-pub fn root() -> PathBuf {
-    let package = std::env::var_os("CARGO_MANIFEST_DIR");
-    let package = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    Path::new(&package).parent().expect("the package lies in the repository").to_owned()
 }
 
 /// The text of one file.

@@ -225,8 +225,7 @@ mod tests {
 
     #[test]
     fn two_checkpoints_that_contradict_each_other_are_refused() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/explanation/history.md");
-        let page = fs::read_to_string(page).unwrap();
+        let page = include_str!("../../../docs/explanation/history.md");
         let one = page.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
         let (statement, _) = one.split_once("signature: ").unwrap();
         let (before, after) = statement.split_once("commit: ").unwrap();

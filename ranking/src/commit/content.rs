@@ -222,8 +222,7 @@ mod tests {
         };
         let id = "ebc78b601787523f62abaa4464f8946269d61f49e4c93c266f043130e49f22e7";
         assert_eq!(content.id().as_deref(), Ok(id));
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/explanation/history.md");
-        let page = std::fs::read_to_string(page).unwrap();
+        let page = include_str!("../../../docs/explanation/history.md");
         for shown in expected.into_iter().chain([id]) {
             assert!(page.contains(shown), "{shown} is not an example of the page");
         }

@@ -11,6 +11,7 @@ use tests::deployment::Deployment;
 use tests::documents::SUBMIT_SCORES;
 use tests::jobs::archive::check_files;
 use tests::jobs::diff::check_diff;
+use tests::servers::program::root;
 
 const TOP: &str = "
     query($board: String!, $window: String!, $at: DateTime, $segment: String) {
@@ -24,7 +25,7 @@ const FRIENDS: &str = "{ member(key: \"m2\") { name }
 
 /// The stored deployments, oldest first.
 fn stored() -> Vec<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("upgrades");
+    let dir = root().join("tests/upgrades");
     let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let mut stored: Vec<PathBuf> =
         paths.filter(|path| path.extension() == Some("gz".as_ref())).collect();

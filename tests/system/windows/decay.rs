@@ -128,15 +128,19 @@ impl Played {
         let center = if segment.is_none() { "m00" } else { "m01" };
         let variables =
             json!({ "slug": "b", "window": window, "segment": segment, "member": center });
-        let before_ms = now_ms();
-        let data = self.api.data(ENTRIES, variables).await;
-        let after_ms = now_ms();
+        // On a busy machine Redis may be taken to be away, and SQL may be a moment behind.
+        let (before_ms, data, after_ms) = until("Redis answers", async || {
+            let before_ms = now_ms();
+            let data = self.api.data(ENTRIES, variables.clone()).await;
+            let is_live = data["board"]["standings"]["source"] == "LIVE";
+            is_live.then(|| (before_ms, data, now_ms()))
+        })
+        .await;
         let standings = &data["board"]["standings"];
         let nodes = standings["top"]["nodes"].as_array().unwrap();
         let keys: Vec<&str> = nodes.iter().map(key).collect();
         check_order(&keys, &earned, half_life);
         assert_eq!(standings["size"], keys.len());
-        assert_eq!(standings["source"], "LIVE");
         for (index, node) in nodes.iter().enumerate() {
             // The value is as of the request, which is between the two instants.
             let [(early, off), (late, _)] =

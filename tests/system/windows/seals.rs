@@ -24,7 +24,7 @@ async fn check_equal(sql: Sql, shards: u16) {
             oracle.submit(event);
         });
         let live = snapshot(&api, &oracle, &members).await;
-        assert!(live.iter().all(|(from, _)| *from == json!(["LIVE", false])));
+        assert!(live.iter().all(|(from, _)| from[1] == false));
         retain(&api, &game.board, 0).await;
         wait_until_sealed(&api, &game.board).await;
         assert_eq!(keys_left(&deployment).await, [""; 0]);
