@@ -1,5 +1,6 @@
 //! HTTP around GraphQL.
 
+mod answers;
 mod connections;
 mod graphiql;
 mod limits;

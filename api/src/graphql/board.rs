@@ -287,11 +287,11 @@ impl Board {
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
         #[graphql(desc = "The number of items from the back, at most 1,000.")] last: Option<i32>,
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
-    ) -> Result<Connection<Period, PeriodTotal>> {
+    ) -> Result<Option<Connection<Period, PeriodTotal>>> {
         let choice = Choice { window, ..Choice::default() };
         let standings = Standings::choose(app(ctx), &self.0, choice, state(ctx).now_ms)?;
         let page = Page::new(first, after, last, before)?;
-        Ok(Box::pin(periods_page(ctx, standings, page)).await?)
+        Ok(Some(Box::pin(periods_page(ctx, standings, page)).await?))
     }
 
     /// The standings of one window and period: the present period, or the one that `at` or `period`
@@ -304,9 +304,9 @@ impl Board {
         #[graphql(desc = "Any instant in the period; now by default.")] at: Option<DateTime>,
         #[graphql(desc = "The period's label, as an alternative to `at`.")] period: Option<String>,
         #[graphql(desc = "Such as \"region:eu\"; everyone by default.")] segment: Option<String>,
-    ) -> Result<Standings> {
+    ) -> Result<Option<Standings>> {
         let choice =
             Choice { window: window_or_all(window), at_ms: at.map(|at| at.0), period, segment };
-        Ok(Standings::choose(app(ctx), &self.0, choice, state(ctx).now_ms)?)
+        Ok(Some(Standings::choose(app(ctx), &self.0, choice, state(ctx).now_ms)?))
     }
 }

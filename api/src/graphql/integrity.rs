@@ -112,8 +112,8 @@ impl IntegrityRun {
         ctx: &Context<'_>,
         #[graphql(desc = "The number of items, at most 1,000.", default = 50)] first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
-    ) -> Result<Connection<Finding, FindingTotal>> {
-        Ok(findings_page(ctx, self.0.id, first, after.as_deref()).await?)
+    ) -> Result<Option<Connection<Finding, FindingTotal>>> {
+        Ok(Some(findings_page(ctx, self.0.id, first, after.as_deref()).await?))
     }
 }
 

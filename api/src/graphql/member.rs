@@ -164,9 +164,9 @@ impl Member {
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
         #[graphql(desc = "The number of items from the back, at most 1,000.")] last: Option<i32>,
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
-    ) -> Result<Connection<Member, MemberTotal>> {
+    ) -> Result<Option<Connection<Member, MemberTotal>>> {
         let page = Page::new(first, after, last, before)?;
-        Ok(Box::pin(self.friends_page(ctx, page)).await?)
+        Ok(Some(Box::pin(self.friends_page(ctx, page)).await?))
     }
 
     /// The member's history on a board, newest first. The database has an event a moment after its
@@ -209,7 +209,7 @@ impl Member {
         #[graphql(desc = "The boards' slugs.")] boards: Vec<String>,
         #[graphql(default_with = "Some(\"all\".to_owned())", desc = "The window's name.")]
         window: Option<String>,
-    ) -> Result<Vec<Option<Entry>>> {
+    ) -> Result<Option<Vec<Option<Entry>>>> {
         if boards.len() > BOARDS_MAX {
             return Err(Error::limit_exceeded(format!(
                 "{} boards requested: expected at most {BOARDS_MAX}",
@@ -222,6 +222,6 @@ impl Member {
             let choice = Choice { window: window.clone(), ..Choice::default() };
             self.entry(ctx, board, choice)
         });
-        Ok(Box::pin(futures::future::try_join_all(entries)).await?)
+        Ok(Some(Box::pin(futures::future::try_join_all(entries)).await?))
     }
 }

@@ -24,11 +24,11 @@ impl Mutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The rules of the board.")] input: CreateBoardInput,
-    ) -> Result<BoardPayload> {
+    ) -> Result<Option<BoardPayload>> {
         let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
         let board = Board(create(app(ctx), input).await?);
-        Ok(BoardPayload { board })
+        Ok(Some(BoardPayload { board }))
     }
 
     /// Changes a board's title, windows, visibility, `selfSubmit`, or the times for which it
@@ -37,11 +37,11 @@ impl Mutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The changes.")] input: UpdateBoardInput,
-    ) -> Result<BoardPayload> {
+    ) -> Result<Option<BoardPayload>> {
         let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
         let board = Board(update(app(ctx), input).await?);
-        Ok(BoardPayload { board })
+        Ok(Some(BoardPayload { board }))
     }
 
     /// Deletes a board for good, with its history, its standings and all submissions in flight. Its
@@ -50,12 +50,12 @@ impl Mutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The board's slug.")] slug: String,
-    ) -> Result<DeleteBoardPayload> {
+    ) -> Result<Option<DeleteBoardPayload>> {
         let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
         let deleted = delete(app(ctx), &slug).await?;
         state(ctx).loaders.clear().await;
-        Ok(deleted)
+        Ok(Some(deleted))
     }
 
     /// Submits scores to a board. Each score is accepted or rejected on its own, so read each
@@ -64,9 +64,9 @@ impl Mutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The board and the scores.")] input: SubmitScoresInput,
-    ) -> Result<SubmitScoresPayload> {
+    ) -> Result<Option<SubmitScoresPayload>> {
         let _change = state(ctx).changes.enter();
-        Ok(submit(ctx, input).await?)
+        Ok(Some(submit(ctx, input).await?))
     }
 
     /// Removes a member from a board, in every window and period. The history stays, with this
@@ -76,10 +76,10 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The board's slug.")] board: String,
         #[graphql(desc = "The member's key.")] member: String,
-    ) -> Result<RemoveEntryPayload> {
+    ) -> Result<Option<RemoveEntryPayload>> {
         let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
-        Ok(remove_entry(ctx, &board, &member).await?)
+        Ok(Some(remove_entry(ctx, &board, &member).await?))
     }
 
     /// Voids one event, a score or a removal: all standings become as if it had never been. The
@@ -90,10 +90,10 @@ impl Mutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The event's global id, from Member.events.")] id: ID,
-    ) -> Result<VoidEventPayload> {
+    ) -> Result<Option<VoidEventPayload>> {
         let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
-        Ok(void_event(ctx, &id).await?)
+        Ok(Some(void_event(ctx, &id).await?))
     }
 
     /// Creates members, or changes their names and regions; 1 to 1,000 at once, all or none. Needs
@@ -102,12 +102,12 @@ impl Mutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The members.")] input: Vec<MemberInput>,
-    ) -> Result<MembersPayload> {
+    ) -> Result<Option<MembersPayload>> {
         let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
         let members = upsert(app(ctx), input).await?;
         state(ctx).loaders.clear().await;
-        Ok(MembersPayload { members })
+        Ok(Some(MembersPayload { members }))
     }
 
     /// Makes two members friends of each other; does nothing if they are. A member has at most
@@ -118,9 +118,9 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The member's key.")] member: String,
         #[graphql(desc = "The friend's key.")] friend: String,
-    ) -> Result<FriendPayload> {
+    ) -> Result<Option<FriendPayload>> {
         let _change = state(ctx).changes.enter();
-        Ok(add_friend(ctx, &member, &friend).await?)
+        Ok(Some(add_friend(ctx, &member, &friend).await?))
     }
 
     /// Ends a friendship, for both members; does nothing if there is none. Needs scope submit; a
@@ -130,8 +130,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The member's key.")] member: String,
         #[graphql(desc = "The friend's key.")] friend: String,
-    ) -> Result<FriendPayload> {
+    ) -> Result<Option<FriendPayload>> {
         let _change = state(ctx).changes.enter();
-        Ok(remove_friend(ctx, &member, &friend).await?)
+        Ok(Some(remove_friend(ctx, &member, &friend).await?))
     }
 }

@@ -104,8 +104,8 @@ impl Query {
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
         #[graphql(desc = "The number of items from the back, at most 1,000.")] last: Option<i32>,
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
-    ) -> Result<Connection<Board, BoardTotal>> {
-        Ok(Box::pin(board::list(ctx, Page::new(first, after, last, before)?)).await?)
+    ) -> Result<Option<Connection<Board, BoardTotal>>> {
+        Ok(Some(Box::pin(board::list(ctx, Page::new(first, after, last, before)?)).await?))
     }
 
     /// The member of a key; null if there is none. A first accepted score or `upsertMembers`
@@ -123,9 +123,9 @@ impl Query {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The members' keys.")] keys: Vec<String>,
-    ) -> Result<Vec<Option<Member>>> {
+    ) -> Result<Option<Vec<Option<Member>>>> {
         member_ids(&keys)?;
-        Ok(Box::pin(Member::find(ctx, &keys)).await?)
+        Ok(Some(Box::pin(Member::find(ctx, &keys)).await?))
     }
 
     /// The members whose key begins with a prefix, ordered by key; then those whose name does, in
@@ -136,8 +136,8 @@ impl Query {
         #[graphql(desc = "The start of a key or name: 1 to 128 bytes.")] prefix: String,
         #[graphql(desc = "The number of items, at most 1,000; 10 by default.")] first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
-    ) -> Result<Connection<Member, MemberTotal>> {
-        Ok(Box::pin(search(ctx, &prefix, first, after)).await?)
+    ) -> Result<Option<Connection<Member, MemberTotal>>> {
+        Ok(Some(Box::pin(search(ctx, &prefix, first, after)).await?))
     }
 
     /// The jobs, newest first. Needs scope admin.
@@ -149,8 +149,8 @@ impl Query {
         #[graphql(desc = "Only jobs of this kind.")] kind: Option<JobKind>,
         #[graphql(desc = "The number of items, at most 1,000.", default = 20)] first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
-    ) -> Result<Connection<Job, JobTotal>> {
-        Ok(Box::pin(job::list(ctx, board.as_deref(), kind, first, after.as_deref())).await?)
+    ) -> Result<Option<Connection<Job, JobTotal>>> {
+        Ok(Some(Box::pin(job::list(ctx, board.as_deref(), kind, first, after.as_deref())).await?))
     }
 
     /// The run of the integrity diff with an id; null if there is none. Needs scope admin.
@@ -174,8 +174,8 @@ impl Query {
         #[graphql(desc = "A board's slug: only runs over this board alone.")] board: Option<String>,
         #[graphql(desc = "The number of items, at most 1,000.", default = 20)] first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
-    ) -> Result<Connection<IntegrityRun, IntegrityRunTotal>> {
-        Ok(Box::pin(integrity::list(ctx, board.as_deref(), first, after.as_deref())).await?)
+    ) -> Result<Option<Connection<IntegrityRun, IntegrityRunTotal>>> {
+        Ok(Some(Box::pin(integrity::list(ctx, board.as_deref(), first, after.as_deref())).await?))
     }
 
     /// The client, as its access token identifies it; null without a token.

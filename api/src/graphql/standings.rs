@@ -251,7 +251,7 @@ impl Standings {
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
         #[graphql(desc = "The number of entries to skip from the front; goes with `first` only.")]
         offset: Option<i32>,
-    ) -> Result<EntryConnection> {
+    ) -> Result<Option<EntryConnection>> {
         let offset = offset
             .map(|offset| {
                 u64::try_from(offset).map_err(|_| {
@@ -266,7 +266,7 @@ impl Standings {
             )
             .into());
         }
-        Ok(Box::pin(self.page(ctx, page, offset)).await?)
+        Ok(Some(Box::pin(self.page(ctx, page, offset)).await?))
     }
 
     /// A member's entry; null if the member is not in these standings.
@@ -284,7 +284,7 @@ impl Standings {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The members' keys.")] members: Vec<String>,
-    ) -> Result<Vec<Option<Entry>>> {
+    ) -> Result<Option<Vec<Option<Entry>>>> {
         let members = member_ids(&members)?;
         state(ctx).spend(price::entries(&self.read, members.len()))?;
         let found = Box::pin(state(ctx).loaders.entries(&self.read, &members)).await?;
@@ -293,7 +293,7 @@ impl Standings {
         let entry = |(found, member): (Option<Found>, MemberId)| {
             found.map(|found| Entry::new(self.clone(), member, found))
         };
-        Ok(found.into_iter().zip(members).map(entry).collect())
+        Ok(Some(found.into_iter().zip(members).map(entry).collect()))
     }
 
     /// The entries of a member's friends, in rank order, with their positions among the friends and
@@ -311,14 +311,14 @@ impl Standings {
             desc = "True to list friends without an entry too, at the end, in the connection's field `missing`."
         )]
         include_missing: Option<bool>,
-    ) -> Result<FriendEntryConnection> {
+    ) -> Result<Option<FriendEntryConnection>> {
         let page = FriendsPage {
             first,
             after,
             include_self: include_self.unwrap_or(true),
             include_missing: include_missing.unwrap_or(false),
         };
-        Ok(Box::pin(friends_page(ctx, self, &member, page)).await?)
+        Ok(Some(Box::pin(friends_page(ctx, self, &member, page)).await?))
     }
 
     /// The entry of a rank (ordinal, from 1); null if there are fewer entries.
@@ -352,9 +352,9 @@ impl Standings {
         ctx: &Context<'_>,
         #[graphql(default_with = "Some(20)", desc = "The number of buckets, 1 to 1,000.")]
         buckets: Option<i32>,
-    ) -> Result<Vec<Bucket>> {
+    ) -> Result<Option<Vec<Bucket>>> {
         let buckets = buckets.unwrap_or(BUCKETS_DEFAULT);
-        Ok(Box::pin(distribution(ctx, self, buckets)).await?)
+        Ok(Some(Box::pin(distribution(ctx, self, buckets)).await?))
     }
 
     /// The entries around a member, its own included, in rank order; empty if the member is not in
@@ -373,13 +373,13 @@ impl Standings {
             desc = "The number of entries ranked below, at most 1,000."
         )]
         below: Option<i32>,
-    ) -> Result<Entries> {
+    ) -> Result<Option<Entries>> {
         let member = MemberId::new(&member).map_err(Error::from)?;
         let (above, below) = (
             limit("above", above.or(Some(AROUND_DEFAULT)))?,
             limit("below", below.or(Some(AROUND_DEFAULT)))?,
         );
-        Ok(Entries(self.around(ctx, member, above, below).await?))
+        Ok(Some(Entries(self.around(ctx, member, above, below).await?)))
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub(crate) mod cost;
 mod text;
+pub(crate) mod types;
 mod variables;
 
 use std::sync::Arc;

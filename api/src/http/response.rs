@@ -1,7 +1,7 @@
 //! HTTP responses: answers in the media type that the client prefers, with the status that belongs
 //! to it.
 
-pub(crate) mod field_order;
+pub(crate) mod fields;
 pub(crate) mod preference;
 pub(crate) mod tag;
 

@@ -2,31 +2,16 @@
 //! other, each of its declared shape, and none too long.
 
 use std::collections::HashSet;
-use std::sync::LazyLock;
 
-use async_graphql::parser::types::{
-    BaseType, ExecutableDocument, OperationDefinition, Type, TypeKind, TypeSystemDefinition,
-};
+use async_graphql::parser::types::{BaseType, ExecutableDocument, OperationDefinition, Type};
 use async_graphql::{ServerError, Value, Variables};
 use async_graphql_value::Name;
 use engine::settings::RequestLimits;
 
 use super::meant;
+use super::types::TYPES;
 use crate::error::Error;
 use crate::http::response::server_error;
-
-/// The names of the schema's input objects.
-static INPUT_OBJECTS: LazyLock<HashSet<String>> = LazyLock::new(|| {
-    let schema = async_graphql::parser::parse_schema(crate::graphql::sdl());
-    let definitions = schema.expect("the schema is valid").definitions.into_iter();
-    let inputs = definitions.filter_map(|definition| match definition {
-        TypeSystemDefinition::Type(of) if matches!(of.node.kind, TypeKind::InputObject(_)) => {
-            Some(of.node.name.node.to_string())
-        }
-        _ => None,
-    });
-    inputs.collect()
-});
 
 /// Checks the variables of the selected operation, and drops those that it does not declare.
 /// async-graphql itself would find out at the field that uses a variable, after the fields before
@@ -154,11 +139,9 @@ fn other_shape(needed: &Type, value: &Value) -> Option<&'static str> {
         (BaseType::List(item), value) => other_shape(item, value),
         (BaseType::Named(_), Value::List(_)) => Some("a list"),
         (BaseType::Named(name), Value::Object(_)) => {
-            (!INPUT_OBJECTS.contains(name.as_str())).then_some("an object")
+            (!TYPES.is_input_object(name)).then_some("an object")
         }
-        (BaseType::Named(name), _) => {
-            INPUT_OBJECTS.contains(name.as_str()).then_some("a single value")
-        }
+        (BaseType::Named(name), _) => TYPES.is_input_object(name).then_some("a single value"),
     }
 }
 

@@ -26,7 +26,7 @@ use crate::http::check::Checked;
 use crate::http::check::cost::Cost;
 use crate::http::persisted::QueryHash;
 use crate::http::rates::{Client, Rates};
-use crate::http::response::{Answer, MediaType, field_order, refuse, reject, server_error};
+use crate::http::response::{Answer, MediaType, fields, refuse, reject, server_error};
 use crate::loader::Loaders;
 use crate::metrics::METRICS;
 
@@ -215,6 +215,6 @@ async fn respond(
         // learn of it.
         service.app.deployment.store.note_own_write();
     }
-    field_order::restore(&mut response.data, &checked.document, operation_name.as_deref());
+    fields::complete(&mut response, &checked.document, operation_name.as_deref());
     response
 }
