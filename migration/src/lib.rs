@@ -1,5 +1,6 @@
 //! The history of the SQL schema. A released step is frozen; a change of the schema is a new step.
 
+mod found;
 mod m20261122_000001_tables;
 mod m20261123_000002_fallback_indexes;
 mod m20261123_000003_board_changes;
@@ -7,6 +8,7 @@ mod statement;
 
 use std::sync::Arc;
 
+pub use found::strange_tables;
 pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
 use sea_orm_migration::sea_orm::sqlx::{self, ConnectOptions, Connection, MySql};
@@ -43,8 +45,8 @@ const GET_LOCK: &str = "SELECT GET_LOCK(CONCAT('laurel.', MD5(DATABASE())), 600)
 /// a server, on SQLite as long as the connection waits for a lock.
 ///
 /// # Errors
-/// If a step fails, the wait is too long, or the database has steps that this version does not
-/// know.
+/// If a step fails, the wait is too long, the database has steps that this version does not know,
+/// or another program has a table there whose name a step uses.
 pub async fn up(db: &DatabaseConnection) -> Result<(), DbErr> {
     let pending = Migrator::get_pending_migrations_read_only(db).await;
     if pending.map_err(named)?.is_empty() {
@@ -73,6 +75,7 @@ pub async fn up_in(transaction: &DatabaseTransaction, steps: Option<u32>) -> Res
             format!("SET LOCAL lock_timeout = '10min'; SELECT pg_advisory_xact_lock({LOCK})");
         transaction.execute_unprepared(&lock).await?;
     }
+    found::check(transaction).await?;
     Migrator::up(transaction, steps).await
 }
 
@@ -100,7 +103,10 @@ pub async fn up_apart(db: &DatabaseConnection, steps: Option<u32>) -> Result<(),
                 .to_owned(),
         ));
     }
-    let applied = Migrator::up(db, steps).await;
+    let applied = match found::check(db).await {
+        Ok(()) => Migrator::up(db, steps).await,
+        Err(error) => Err(error),
+    };
     // The lock ends with its session, however that ends.
     let _ = session.close().await;
     applied

@@ -11,7 +11,8 @@ const DONE: [u16; 8] = [1050, 1051, 1060, 1061, 1062, 1091, 1359, 1360];
 /// Runs a statement of a step.
 ///
 /// MariaDB and MySQL commit each statement that changes the schema. So a step that was cut short
-/// is run again there, and passes over what is done.
+/// is run again there, and passes over what is done. A table of another program is not taken for
+/// that: [`crate::found`] refuses it before the first step.
 pub(crate) async fn run(manager: &SchemaManager<'_>, statement: &str) -> Result<(), DbErr> {
     match manager.get_connection().execute_unprepared(statement).await {
         Err(error) if !is_done(&error) => Err(error),

@@ -8,5 +8,6 @@ mod files;
 mod mariadb;
 mod old_rows;
 mod private_redis;
+mod strangers;
 mod transactions;
 mod upgrade;

@@ -141,6 +141,9 @@ async fn fill(
     progress: &mut dyn FnMut(String),
 ) -> Result<()> {
     let is_transactional = migration::is_transactional(db.get_database_backend());
+    if let Some(table) = migration::strange_tables(db).await?.first() {
+        return Err(not_empty(&format!("the table {table} in the database")).into());
+    }
     match deployment_row::find(db).await {
         Err(error) if is_missing_table(&error) => {}
         Ok(None) if !is_transactional => {}

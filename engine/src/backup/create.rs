@@ -92,12 +92,21 @@ async fn fill(
     let view = view(db).await?;
     let read = read(&view, partial, progress).await;
     view.rollback().await?;
-    let manifest = read?;
+    let mut manifest = read?;
     let total: u64 = manifest.archive.iter().map(|file| file.bytes).sum();
     progress(format!("archive: {} files of {total} bytes", manifest.archive.len()));
-    for file in &manifest.archive {
-        copy_archived(settings, file, &partial.join(ARCHIVE))?;
+    let mut copied = vec![];
+    for file in std::mem::take(&mut manifest.archive) {
+        match copy_archived(settings, &file, &partial.join(ARCHIVE)) {
+            Ok(()) => copied.push(file),
+            Err(_) if is_gone(db, &file).await? => progress(format!(
+                "left out: {} of a deleted board, which the archive lacks or has damaged",
+                file.path
+            )),
+            Err(error) => return Err(error),
+        }
     }
+    manifest.archive = copied;
     let text = serde_json::to_string_pretty(&manifest)
         .map_err(|error| Error::Corrupt(format!("the manifest cannot be written: {error}")))?;
     let of_file = |error: std::io::Error| failed(partial, &error);
@@ -170,6 +179,14 @@ async fn archive_of(view: &DatabaseTransaction) -> Result<Vec<ArchiveFile>> {
         sha256,
     });
     Ok(files.collect())
+}
+
+/// True if a file is of a deleted board and is still to be removed: it holds only events that count
+/// no more. One that was removed meanwhile is no such file, as the commits that the backup has do
+/// not count its events as gone.
+async fn is_gone(db: &DatabaseConnection, file: &ArchiveFile) -> Result<bool> {
+    let row = archive_file::Entity::find_by_id(&file.path).one(db).await?;
+    Ok(row.is_some_and(|row| row.state == State::Gone))
 }
 
 /// Copies a file of the archive, or its second copy where that one is not what SQL knows.

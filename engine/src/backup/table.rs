@@ -205,6 +205,10 @@ pub(super) async fn write(
         DbBackend::Postgres => {
             format!(r#"SELECT CAST(json_build_array({values}) AS TEXT) FROM "{table}""#)
         }
+        // MySQL has a type of its own for JSON, which is no text to the driver.
+        DbBackend::MySql => {
+            format!(r#"SELECT CONVERT(json_array({values}) USING utf8mb4) FROM "{table}""#)
+        }
         _ => format!(r#"SELECT json_array({values}) FROM "{table}""#),
     };
     let of_file = |error: std::io::Error| failed(path, &error);

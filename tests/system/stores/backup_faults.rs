@@ -1,5 +1,5 @@
-//! Backups in trouble: a table that is read late, an apply that fails half-way, and a directory of
-//! second copies that is not empty.
+//! Backups in trouble: a table that is read late, an apply that fails half-way, a directory of
+//! second copies that is not empty, and a lost file of the archive.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use tests::api::Api;
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::jobs::archive::{archived, check_files};
+use tests::jobs::archive::{archive, archived, check_files, delete, paths};
 use tests::wait::until;
 
 use super::backup::{apply, run};
@@ -162,4 +162,45 @@ async fn an_apply_that_fails_half_way_leaves_empty_stores_on_postgresql() {
 #[tokio::test]
 async fn an_apply_that_fails_half_way_leaves_no_row_on_mariadb() {
     check_half_way(Sql::Mariadb).await;
+}
+
+#[tokio::test]
+async fn a_lost_file_is_left_out_only_if_it_is_of_a_deleted_board() {
+    let (deployment, api) = archived(Sql::Sqlite).await;
+    let files = paths(&deployment);
+    assert!(files.len() > 1, "{files:?}");
+    let (lost, aside) = (deployment.archive_dir().join(&files[0]), deployment.path("aside"));
+    fs::rename(&lost, &aside).unwrap();
+    let path = deployment.path("backup");
+    let create = || run(deployment.api(&["backup", "create", &path]));
+    let output = create().await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("the file {} of the archive is missing", files[0])), "{said}");
+    assert!(!Path::new(&path).exists());
+
+    fs::rename(&aside, &lost).unwrap();
+    delete(&deployment, &api, "b").await;
+    fs::remove_file(&lost).unwrap();
+    let output = create().await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains(&format!("left out: {}", files[0])), "{said}");
+    let manifest = fs::read_to_string(Path::new(&path).join("manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    let listed = manifest["archive"].as_array().unwrap();
+    let listed = |path: &str| listed.iter().any(|file| file["path"] == path);
+    assert!(!listed(&files[0]) && files[1..].iter().all(|path| listed(path)), "{manifest}");
+
+    let other = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let output = apply(&other, &path).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let copied = Api::spawn(&other, &[], api.token().to_owned()).await;
+    copied.wait_until_ready().await;
+    // The next archive clears away what is left of the board, there as here.
+    for deployment in [&deployment, &other] {
+        archive(deployment, &[]);
+        check_files(deployment).await;
+        assert_eq!(deployment.number("SELECT COUNT(*) FROM archive_file").await, 0);
+    }
 }
