@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use engine::deployment::Deployment;
-use engine::deployment::redis_health::{RECOVERY_WAIT, RedisHealth};
+use engine::deployment::redis_health::{RECOVERY_WAIT, RedisHealth, State};
 use engine::deployment::watch::Warning;
 use entity::history::log_cursor;
 use futures::future::join_all;
@@ -34,6 +34,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a server of Redis may be silent before readers go to SQL.
 const HUNG_AFTER: Duration = Duration::from_millis(750);
+
+/// How long a server of Redis may give no answer, or only errors, before scores are refused.
+const SILENT_AFTER: Duration = Duration::from_secs(1);
 
 /// The most partitions that `/readyz` names.
 const NAMED_MAX: usize = 5;
@@ -244,7 +247,13 @@ impl Health {
         note_complete(redis, &partitions);
         redis.note(numbers.iter().map(|no| {
             let health = &mut partitions[usize::from(no.0)];
-            (*no, health.is_level.is_none() || health.waits_for_recovery(now, RECOVERY_WAIT))
+            let waits = health.waits_for_recovery(now, RECOVERY_WAIT);
+            let state = match health.is_silent(asked_at, now, SILENT_AFTER) {
+                true => State::Silent,
+                false if waits || health.is_level.is_none() => State::Away,
+                false => State::Here,
+            };
+            (*no, state)
         }));
     }
 
@@ -270,7 +279,10 @@ async fn heads_in_time(
     let answer = match timeout(HUNG_AFTER, &mut asking).await {
         Ok(answer) => answer,
         Err(_) => {
-            redis.note(partitions.iter().map(|no| (*no, true)));
+            // Collected, as `note` holds what `is_away` asks.
+            let here: Vec<PartitionNo> =
+                partitions.iter().copied().filter(|no| !redis.is_away(&[*no])).collect();
+            redis.note(here.into_iter().map(|no| (no, State::Away)));
             asking.await
         }
     };

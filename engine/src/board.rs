@@ -1,7 +1,8 @@
-//! Changes to a board: adding and dropping windows, and deleting the board; and the agenda of all
-//! boards.
+//! Changes to boards: making one, adding and dropping windows, and deleting it; and the agenda of
+//! all boards.
 
 pub mod agenda;
+pub mod create;
 pub mod delete;
 pub mod fill;
 pub mod windows;

@@ -4,6 +4,7 @@ pub mod adoption;
 pub mod checksum;
 pub mod files;
 pub(crate) mod identity;
+mod past;
 pub mod presence;
 pub mod private_redis;
 pub mod redis_health;
@@ -26,6 +27,7 @@ use self::presence::Presence;
 use self::private_redis::PrivateRedis;
 use self::redis_health::RedisHealth;
 use self::watch::Watch;
+use crate::partition::persist::Refusals;
 
 /// The stores of a deployment. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -62,6 +64,8 @@ pub struct Deployment {
     pub watch: Arc<Watch>,
     /// The turns of partitions that are loaded.
     pub(crate) loads: Arc<Semaphore>,
+    /// The searches for events that SQL refuses.
+    pub(crate) refusals: Arc<Refusals>,
     pub(crate) presence: Arc<Presence>,
     pub(crate) private_redis: Option<Arc<PrivateRedis>>,
     pub(crate) redis_heartbeat: Option<Arc<RedisHeartbeat>>,

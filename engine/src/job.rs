@@ -18,7 +18,7 @@ use std::time::Duration;
 use sea_orm::entity::prelude::*;
 use sea_orm::{ActiveValue::Set, SqlErr};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use entity::deployment::clock::{Clock, sql_now, sql_now_ms};
 use entity::error::Result;
@@ -29,6 +29,9 @@ pub const LEASE_MS: i64 = 60_000;
 
 /// The interval of heartbeats.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The longest time of one heartbeat. A few that fail leave the job running.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The interval at which changed progress is written.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
@@ -274,10 +277,12 @@ async fn renew(db: DatabaseConnection, id: i64, said: Arc<Mutex<Said>>) {
             .filter(Column::Id.eq(id))
             .filter(Column::Running.is_not_null())
             .exec(&db);
-        match renewing.await {
-            Ok(result) if result.rows_affected == 0 => return,
-            Ok(_) => (written, renewed) = (now, Instant::now()),
-            Err(error) => tracing::debug!(%error, job = id, "writing a heartbeat failed"),
+        // A silent connection must not keep the next heartbeat back.
+        match timeout(HEARTBEAT_TIMEOUT, renewing).await {
+            Ok(Ok(result)) if result.rows_affected == 0 => return,
+            Ok(Ok(_)) => (written, renewed) = (now, Instant::now()),
+            Ok(Err(error)) => tracing::debug!(%error, job = id, "writing a heartbeat failed"),
+            Err(_) => tracing::debug!(job = id, "writing a heartbeat took too long"),
         }
     }
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use engine::deployment::Deployment;
 use engine::settings::RetentionSettings;
 use entity::Result;
+use entity::deployment::clock::sql_now_ms;
 use entity::sql::retention::{ROWS_MAX, Records, delete_old};
+use sea_orm::DbErr;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -56,14 +58,14 @@ async fn round(deployment: &Deployment, settings: &RetentionSettings) -> Result<
         (Records::DeadLetter, settings.dead_letter_retention_days),
         (Records::Process, PROCESS_DAYS),
     ];
+    // The clock of SQL: it wrote the rows of processes, and one process whose clock is ahead must
+    // not delete what the others still need.
+    let now_ms = in_time(sql_now_ms(&deployment.db)).await?;
     for (records, days) in kept.into_iter().filter(|(_, days)| *days > 0) {
-        let before_ms = deployment.clock.now_ms() - i64::from(days) * DAY_MS;
+        let before_ms = now_ms - i64::from(days) * DAY_MS;
         let mut sum = 0;
         loop {
-            let deleting = delete_old(&deployment.db, records, before_ms);
-            let deleted = timeout(DELETE_TIMEOUT, deleting).await.map_err(|_| {
-                ranking::Error::Unavailable("the database took too long to delete rows".into())
-            })??;
+            let deleted = in_time(delete_old(&deployment.db, records, before_ms)).await?;
             METRICS.count_deleted(records, deleted);
             sum += deleted;
             if deleted < ROWS_MAX {
@@ -76,4 +78,11 @@ async fn round(deployment: &Deployment, settings: &RetentionSettings) -> Result<
         }
     }
     Ok(())
+}
+
+async fn in_time<T>(statement: impl Future<Output = Result<T, DbErr>>) -> Result<T> {
+    let done = timeout(DELETE_TIMEOUT, statement).await.map_err(|_| {
+        ranking::Error::Unavailable("the database took too long to delete rows".into())
+    })?;
+    Ok(done?)
 }

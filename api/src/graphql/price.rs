@@ -5,6 +5,7 @@
 //! a request makes once is paid once.
 
 use async_graphql::Context;
+use engine::read::in_sql::SCORES_MAX;
 use ranking::board::TieBreak;
 use ranking::id::MemberId;
 use ranking::standings_id::StandingsId;
@@ -42,8 +43,9 @@ const SEARCH_ROUND_TRIPS: u64 = 8;
 /// The entries and counts of a search for a position, in each shard.
 const SEARCH: u64 = 24;
 
-/// A distinct score that a dense rank passes.
+/// A distinct score that a dense rank passes, and one that SQL looks up.
 const SCORE: u64 = 2;
+const SCORE_OF_ROWS: u64 = 20;
 
 /// A friend in a list, and in a ranking.
 const FRIEND: u64 = 1;
@@ -52,6 +54,9 @@ const RANKED_FRIEND: u64 = 1;
 /// A SELECT, and a row of its answer.
 const SELECT: u64 = 80;
 const ROW: u64 = 8;
+
+/// The SELECTs of a neighborhood in SQL: its key, the entries before and behind it, and a count.
+const AROUND_SELECTS: u64 = 4;
 
 /// A board, from the cache or by a SELECT.
 pub(crate) const BOARD: u64 = 50;
@@ -147,8 +152,8 @@ pub(crate) fn pay_position(ctx: &Context<'_>, read: &Standings, position: u64) -
 }
 
 /// The number of entries.
-pub(crate) fn size(read: &Standings) -> u64 {
-    match read.is_sealed() {
+pub(crate) fn size(app: &App, read: &Standings) -> u64 {
+    match is_counted(app, read) {
         true => 2 * SELECT,
         false => round_trip(read),
     }
@@ -182,8 +187,12 @@ pub(crate) fn page(read: &Standings, limit: usize) -> u64 {
 }
 
 /// A neighborhood of so many other entries, read together with others.
-pub(crate) fn around(read: &Standings, others: usize) -> u64 {
-    let read_around = if others > 0 { shards(read) * (GUARDS + ENTRY) } else { 0 };
+pub(crate) fn around(app: &App, read: &Standings, others: usize) -> u64 {
+    let read_around = match (others, is_counted(app, read)) {
+        (0, _) => 0,
+        (_, true) => AROUND_SELECTS * SELECT,
+        (_, false) => shards(read) * (GUARDS + ENTRY),
+    };
     MEMBER + shards(read) * place(read) + read_around + others as u64 * ENTRY
 }
 
@@ -203,8 +212,12 @@ pub(crate) fn distribution(read: &Standings, buckets: u64) -> u64 {
 }
 
 /// A dense rank of the entry at a position.
-pub(crate) fn dense(position: u64) -> u64 {
-    ROUND_TRIP + position.min(DENSE_SCORES_MAX) * SCORE
+pub(crate) fn dense(app: &App, read: &Standings, position: u64) -> u64 {
+    let scores = position.min(DENSE_SCORES_MAX);
+    match is_counted(app, read) {
+        true => (1 + scores / SCORES_MAX as u64) * SELECT + scores * SCORE_OF_ROWS,
+        false => ROUND_TRIP + scores * SCORE,
+    }
 }
 
 /// A member's row.

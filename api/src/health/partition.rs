@@ -25,10 +25,13 @@ pub struct PartitionHealth {
     head: u64,
     cursor: Option<u64>,
     /// Heads above the cursor, oldest first; when each was first seen, and when the partition was
-    /// last looked at before.
-    seen: VecDeque<(u64, Instant, Instant)>,
+    /// last looked at before: then SQL lacked no commits but those of earlier heads here, and
+    /// `None` if that is not known.
+    seen: VecDeque<(u64, Instant, Option<Instant>)>,
     /// Since when it is not level, though its server answers.
     waits_since: Option<Instant>,
+    /// Since when its server does not answer.
+    silent_since: Option<Instant>,
     /// When the head was last seen.
     seen_at: Option<Instant>,
     /// When the cursor was last seen to move.
@@ -38,7 +41,10 @@ pub struct PartitionHealth {
 impl PartitionHealth {
     /// Notes the seq of the head.
     pub(super) fn see_head(&mut self, head: u64, now: Instant) {
-        let before = self.seen_at.replace(now).unwrap_or(now);
+        // A process that starts while SQL is behind cannot know since when.
+        let was_complete = self.cursor.is_some_and(|cursor| self.head <= cursor);
+        let before = self.seen_at.replace(now);
+        let before = before.filter(|_| was_complete || !self.seen.is_empty());
         if head < self.head {
             self.seen.retain(|(seen, ..)| *seen <= head);
         }
@@ -66,6 +72,16 @@ impl PartitionHealth {
         now.saturating_duration_since(*self.waits_since.get_or_insert(now)) >= time
     }
 
+    /// True if its server, asked at that instant, has given no answer for so long already; called
+    /// after each look at it.
+    pub(super) fn is_silent(&mut self, asked_at: Instant, now: Instant, time: Duration) -> bool {
+        if self.is_level.is_some() {
+            self.silent_since = None;
+            return false;
+        }
+        now.saturating_duration_since(*self.silent_since.get_or_insert(asked_at)) >= time
+    }
+
     /// Notes the seq of SQL's cursor.
     pub(super) fn see_cursor(&mut self, cursor: u64, now: Instant) {
         if self.cursor != Some(cursor) {
@@ -82,17 +98,20 @@ impl PartitionHealth {
         self.head.saturating_sub(self.cursor.unwrap_or(self.head))
     }
 
-    /// How long the oldest commit that SQL lacks has waited, about.
+    /// How long the oldest commit that SQL lacks has waited, about, as far as this process has seen
+    /// it wait.
     pub fn behind_for(&self, now: Instant) -> Duration {
         let since = self.seen.front().map(|(_, since, _)| *since);
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// The last instant of which SQL is known to have every commit, about; `None` if this process
-    /// has not seen the head since.
+    /// has not seen the head since, or has seen only more than SQL has.
     pub fn complete_at(&self) -> Option<Instant> {
-        let lacking = self.seen.front().map(|(.., before)| *before);
-        lacking.or(self.seen_at.filter(|_| self.cursor.is_some() && self.commits_behind() == 0))
+        match self.seen.front() {
+            Some((.., before)) => *before,
+            None => self.seen_at.filter(|_| self.cursor.is_some() && self.commits_behind() == 0),
+        }
     }
 
     /// True if SQL's cursor stands still although commits wait.
@@ -183,6 +202,58 @@ mod tests {
             assert!(complete <= at(cursor / 10), "{cursor}");
         }
         assert!(health.complete_at().unwrap() >= at(900));
+    }
+
+    #[test]
+    fn a_process_that_starts_while_sql_is_behind_knows_no_instant_until_sql_was_level() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        // Redis or SQL answers first.
+        for cursor_first in [true, false] {
+            let mut health = PartitionHealth::default();
+            if cursor_first {
+                health.see_cursor(5, at(0));
+            }
+            health.see_head(9, at(1));
+            assert_eq!(health.complete_at(), None);
+            health.see_cursor(5, at(2));
+            health.see_head(12, at(3));
+            assert_eq!(health.complete_at(), None);
+            assert_eq!(health.commits_behind(), 7);
+            // All that the first look saw, and nothing since.
+            health.see_cursor(9, at(4));
+            assert_eq!(health.complete_at(), Some(at(1)));
+            health.see_cursor(12, at(5));
+            assert_eq!(health.complete_at(), Some(at(3)));
+        }
+    }
+
+    #[test]
+    fn a_cursor_that_went_back_leaves_no_instant() {
+        let (mut health, start) = (PartitionHealth::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        health.see_cursor(9, at(0));
+        health.see_head(9, at(1));
+        assert_eq!(health.complete_at(), Some(at(1)));
+        health.see_cursor(5, at(2));
+        health.see_head(10, at(3));
+        assert_eq!(health.complete_at(), None);
+        health.see_cursor(10, at(4));
+        assert_eq!(health.complete_at(), Some(at(3)));
+    }
+
+    #[test]
+    fn only_a_server_without_an_answer_for_long_is_silent() {
+        let (mut health, start) = (PartitionHealth::default(), Instant::now());
+        let mut is_silent = |is_level, asked, now| {
+            health.is_level = is_level;
+            let at = |seconds| start + Duration::from_secs(seconds);
+            health.is_silent(at(asked), at(now), Duration::from_secs(2))
+        };
+        // One that refuses at once, and one that lets the probe wait.
+        assert!(!is_silent(None, 0, 0) && !is_silent(None, 1, 1) && is_silent(None, 2, 2));
+        assert!(!is_silent(Some(false), 3, 3) && is_silent(None, 4, 6));
+        assert!(!is_silent(Some(true), 7, 7) && !is_silent(None, 8, 9));
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl SqlHealth {
     }
 
     /// True once SQL has answered.
-    pub(super) fn was_asked(&self) -> bool {
+    pub(crate) fn was_asked(&self) -> bool {
         self.was_asked.load(Ordering::Acquire)
     }
 

@@ -139,19 +139,14 @@ impl Stores {
         health: &Health,
     ) -> MutexGuard<'_, Option<Instant>> {
         let mut asked = self.asked.lock().await;
-        self.set_partitions(health);
+        self.set_health(health);
         if asked.is_none_or(|at| at.elapsed() >= AGE_MAX) {
             let (sql, redis) = tokio::join!(
                 timeout(ANSWER_TIMEOUT, self.ask_sql(deployment, health)),
                 timeout(ANSWER_TIMEOUT, deployment.store.log_lengths()),
             );
             let (sql, redis) = (sql.ok().and_then(Result::ok), redis.ok().and_then(Result::ok));
-            let up = |store, is_up| {
-                let gauge = self.up.get_or_create_owned(&[("store", store)]);
-                gauge.set(i64::from(is_up));
-            };
-            up("sql", sql.is_some());
-            up("redis", redis.is_some());
+            self.set_up("redis", redis.is_some());
             self.set_logs(deployment, &sql.unwrap_or_default(), redis.unwrap_or_default());
             *asked = Some(Instant::now());
         }
@@ -227,9 +222,11 @@ impl Stores {
         Ok(())
     }
 
-    /// Sets the gauges of each partition's health, which no store need be asked for.
-    fn set_partitions(&self, health: &Health) {
+    /// Sets the gauges of what the health knows, which no store need be asked for.
+    fn set_health(&self, health: &Health) {
         let (now, is_sql_away) = (Instant::now(), health.sql.is_away());
+        // The reads below share their connections with requests, which may keep them busy.
+        self.set_up("sql", health.sql.was_asked() && !is_sql_away);
         let mut stuck_by = HashMap::from(STUCK_BY.map(|reason| (reason, 0)));
         for (partition, health) in (0..).zip(health.partitions()) {
             let labels = [("partition", partition)];
@@ -246,6 +243,10 @@ impl Stores {
         for (reason, count) in stuck_by {
             self.stuck_by.get_or_create_owned(&[("reason", reason)]).set(count);
         }
+    }
+
+    fn set_up(&self, store: &'static str, is_up: bool) {
+        self.up.get_or_create_owned(&[("store", store)]).set(is_up.into());
     }
 
     fn set_logs(

@@ -1,6 +1,7 @@
 //! The committers, one task per partition. A committer takes all that queued during its last
 //! commit, and commits it as one.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use ranking::id::{BoardNo, PartitionNo};
 use ranking::submission::{Submission, Verdict};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::background::worker::Signals;
 use crate::error::{Error, ErrorCode, Result};
@@ -22,6 +23,9 @@ use crate::submit::queue::{FairQueue, Refusal};
 
 /// How long a committer tries a batch before it answers that the outcome is unknown.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often a committer that waits for Redis looks for requests behind it.
+const REFUSAL_PAUSE: Duration = Duration::from_millis(20);
 
 /// The submissions of one request to one partition, in the queue.
 struct QueuedRequest {
@@ -151,7 +155,16 @@ async fn run(
             }
         };
         next = Taken::of(queue.take(COMMIT_EVENTS_MAX), deployment.clock.now_ms());
-        commit(deployment.partition(partition), taken, next.as_mut()).await;
+        let (following, waiting) = match &mut next {
+            Some(Taken { orders, prepared }) => (Some(prepared), Some(orders)),
+            None => (None, None),
+        };
+        tokio::select! {
+            biased;
+            () = commit(deployment.partition(partition), taken, following) => {}
+            never = refuse_waiting(deployment.partition(partition), waiting, &queue) => match never {},
+        }
+        next = next.filter(|taken| !taken.orders.is_empty());
         signals.committed.notify_one();
     }
 }
@@ -174,12 +187,48 @@ impl Taken {
     }
 }
 
-async fn commit(partition: Partition<'_>, taken: Taken, following: Option<&mut Taken>) {
-    let following = following.map(|taken| &mut taken.prepared);
+/// Refuses what waits behind a commit whenever Redis does not answer: nothing of it was sent.
+async fn refuse_waiting(
+    partition: Partition<'_>,
+    mut next: Option<&mut Vec<QueuedRequest>>,
+    queue: &FairQueue<QueuedRequest>,
+) -> Infallible {
+    loop {
+        partition.redis_health.until_silent(partition.no).await;
+        let mut waiting = next.take().map(std::mem::take).unwrap_or_default();
+        waiting.extend(queue.take(COMMIT_EVENTS_MAX));
+        while !waiting.is_empty() {
+            for order in waiting.drain(..) {
+                // The client may have gone.
+                let _ = order.reply.send(Err(silent()));
+            }
+            waiting.extend(queue.take(COMMIT_EVENTS_MAX));
+        }
+        sleep(REFUSAL_PAUSE).await;
+    }
+}
+
+/// The error of submissions of which nothing was sent, as Redis does not answer.
+fn silent() -> Error {
+    Error::new(
+        ErrorCode::Unavailable,
+        "Redis does not answer: nothing of this was written, and nothing accepted before is changed; send it again in a few seconds",
+    )
+}
+
+async fn commit(partition: Partition<'_>, taken: Taken, following: Option<&mut Prepared>) {
     let began = Instant::now();
     let count: usize = taken.orders.iter().map(|order| order.count).sum();
     let deadline = began + SUBMIT_TIMEOUT;
-    let result = partition.submit(taken.prepared, following, deadline).await.map_err(Error::from);
+    let result = partition.submit(taken.prepared, following, deadline).await;
+    let result = result.map_err(|error| match error {
+        entity::Error::Ranking(ranking::Error::Unavailable(_))
+            if partition.redis_health.is_silent(partition.no) =>
+        {
+            silent()
+        }
+        error => error.into(),
+    });
     if matches!(&result, Ok(submitted) if submitted.commit.is_some()) {
         METRICS.commit_scores.observe(count as f64);
         let seconds = began.elapsed().as_secs_f64();

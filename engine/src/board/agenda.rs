@@ -38,6 +38,8 @@ struct State {
     /// The last change that was read; `None` if nothing is known.
     seen: Option<i64>,
     signs: Signs,
+    /// The last change that Redis has been told of.
+    noted: Option<i64>,
     rolls: Queue,
     seals: Queue,
     /// Boards with windows to fill or drop.
@@ -104,6 +106,13 @@ impl Agenda {
             let mut state = self.lock();
             for row in &rows {
                 state.learn(row);
+            }
+        }
+        if self.lock().noted != Some(signs.last_change) {
+            // Redis may be away: the next round tells it.
+            match deployment.note_board_changes(signs.last_change).await {
+                Ok(()) => self.lock().noted = Some(signs.last_change),
+                Err(error) => tracing::debug!(%error, "changes of boards are not noted yet"),
             }
         }
         let mut state = self.lock();

@@ -11,6 +11,7 @@ use ranking::submission::StandingsChange;
 use ranking::window::Window;
 
 use crate::partition::Partition;
+use crate::partition::home::fold_row;
 use crate::stage::{Staged, Step};
 use entity::error::Result;
 use entity::history::score_event;
@@ -96,6 +97,6 @@ async fn replay(partition: Partition<'_>, board: &Board, staged: &Staged<'_>) ->
     let through = |layout, _| {
         if is_present(layout) { seq as i64 } else { i64::MAX }
     };
-    partition.each_event(board, through, |place, event| replay.apply(board, place, event)).await?;
+    partition.each_event(board, through, |row| fold_row(&mut replay, board, row)).await?;
     Ok(replay)
 }

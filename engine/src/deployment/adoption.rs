@@ -133,7 +133,9 @@ impl Partition<'_> {
         let (seq, owner) = (cursor.seq as u64, owner.map(|owner| owner.deployment));
         let is_own = owner.as_deref() == Some(&*self.identity);
         let found = self.store.find_log(self.no, seq, &cursor.commit_id).await?;
-        let leads_on = is_own && found.leads_on(seq, &cursor.commit_id);
+        let leads_on = is_own
+            && found.leads_on(seq, &cursor.commit_id)
+            && !(found.had_more(seq) && self.misfit(&found).await?.is_some());
         let head = found.head.as_ref();
         let log = match leads_on {
             true => vec![],

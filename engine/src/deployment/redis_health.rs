@@ -1,5 +1,5 @@
-//! The partitions whose Redis does not answer, as one probe of the process finds them: readers ask
-//! here, so that none has to wait for a silent server itself, and how much SQL then has.
+//! The partitions whose Redis does not answer, as one probe of the process finds them: readers and
+//! writers ask here, so that none has to wait for a silent server itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,11 +12,23 @@ use tokio::time::Instant;
 /// How long a partition may wait for recovery before readers go to SQL.
 pub const RECOVERY_WAIT: Duration = Duration::from_secs(1);
 
+/// The state of a partition in Redis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It can be read and written, as far as the process knows.
+    Here,
+    /// Readers go to SQL, and writers wait: it waits for recovery, or its server is silent for a
+    /// moment.
+    Away,
+    /// Its server gave no answer for so long that writers do not wait either.
+    Silent,
+}
+
 /// The partitions whose Redis is away.
 #[derive(Debug)]
 pub struct RedisHealth {
     /// By partition.
-    away: watch::Sender<Vec<bool>>,
+    states: watch::Sender<Vec<State>>,
     /// A reader got no answer.
     doubted: Notify,
     /// How often partitions were away no more.
@@ -29,7 +41,7 @@ impl RedisHealth {
     /// So many partitions, none of which is known to be away.
     pub(crate) fn new(count: u16) -> Self {
         Self {
-            away: watch::Sender::new(vec![false; count.into()]),
+            states: watch::Sender::new(vec![State::Here; count.into()]),
             doubted: Notify::new(),
             returns: AtomicU64::new(0),
             complete: Mutex::new(vec![None; count.into()]),
@@ -38,21 +50,28 @@ impl RedisHealth {
 
     /// True if Redis is away for one of these partitions, as far as the process knows.
     pub fn is_away(&self, partitions: &[PartitionNo]) -> bool {
-        is_one_away(&self.away.borrow(), partitions)
+        is_one_away(&self.states.borrow(), partitions)
     }
 
-    /// Notes whether Redis is away for partitions: the probe calls it, and nothing else.
-    pub fn note(&self, found: impl IntoIterator<Item = (PartitionNo, bool)>) {
-        let mut count = 0;
-        let changed = self.away.send_if_modified(|away| {
-            let before = away.clone();
-            for (no, is_away) in found {
-                if std::mem::replace(&mut away[usize::from(no.0)], is_away) && !is_away {
+    /// True if the server of a partition is known to give no answer, so that it takes no score.
+    pub fn is_silent(&self, partition: PartitionNo) -> bool {
+        self.states.borrow()[usize::from(partition.0)] == State::Silent
+    }
+
+    /// Notes the states of partitions: the probe calls it, and nothing else.
+    pub fn note(&self, found: impl IntoIterator<Item = (PartitionNo, State)>) {
+        let (mut count, mut changed) = (0, false);
+        self.states.send_if_modified(|states| {
+            let before = states.clone();
+            for (no, state) in found {
+                let was = std::mem::replace(&mut states[usize::from(no.0)], state);
+                changed |= (was == State::Here) != (state == State::Here);
+                if was != State::Here && state == State::Here {
                     self.returns.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            count = away.iter().filter(|is_away| **is_away).count();
-            *away != before
+            count = states.iter().filter(|state| **state != State::Here).count();
+            *states != before
         });
         match (changed, count) {
             (false, _) => {}
@@ -98,14 +117,22 @@ impl RedisHealth {
 
     /// Waits until Redis is known to be away for one of these partitions.
     pub(crate) async fn until_away(&self, partitions: &[PartitionNo]) {
-        let mut away = self.away.subscribe();
+        let mut states = self.states.subscribe();
         // The sender lives as long as this.
-        let _ = away.wait_for(|away| is_one_away(away, partitions)).await;
+        let _ = states.wait_for(|states| is_one_away(states, partitions)).await;
+    }
+
+    /// Waits until the server of a partition is known to give no answer.
+    pub async fn until_silent(&self, partition: PartitionNo) {
+        let mut states = self.states.subscribe();
+        let no = usize::from(partition.0);
+        // As above.
+        let _ = states.wait_for(|states| states[no] == State::Silent).await;
     }
 }
 
-fn is_one_away(away: &[bool], partitions: &[PartitionNo]) -> bool {
-    partitions.iter().any(|no| away[usize::from(no.0)])
+fn is_one_away(states: &[State], partitions: &[PartitionNo]) -> bool {
+    partitions.iter().any(|no| states[usize::from(no.0)] != State::Here)
 }
 
 #[cfg(test)]
@@ -119,11 +146,26 @@ mod tests {
         let health = RedisHealth::new(2);
         assert!(!health.is_away(&BOTH));
         let (_, ()) = tokio::join!(health.until_away(&BOTH), async {
-            health.note([(PartitionNo(1), true)]);
+            health.note([(PartitionNo(1), State::Away)]);
         });
         health.until_away(&BOTH[1..]).await;
         assert!(health.is_away(&BOTH) && !health.is_away(&BOTH[..1]));
-        health.note([(PartitionNo(1), false)]);
+        health.note([(PartitionNo(1), State::Here)]);
         assert!(!health.is_away(&BOTH));
+    }
+
+    #[tokio::test]
+    async fn writers_give_up_only_on_a_silent_server() {
+        let health = RedisHealth::new(2);
+        health.note([(PartitionNo(1), State::Away)]);
+        assert!(health.is_away(&BOTH) && !health.is_silent(PartitionNo(1)));
+        let (_, ()) = tokio::join!(health.until_silent(PartitionNo(1)), async {
+            health.note([(PartitionNo(1), State::Silent)]);
+        });
+        assert!(health.is_silent(PartitionNo(1)) && !health.is_silent(PartitionNo(0)));
+        assert_eq!(health.returns(), 0);
+        health.note([(PartitionNo(1), State::Here)]);
+        assert!(!health.is_silent(PartitionNo(1)));
+        assert_eq!(health.returns(), 1);
     }
 }

@@ -236,7 +236,9 @@ impl Deployment {
         let Ok(Ok(servers)) = asked else { return };
         let end_ms = Clock::default().now_ms();
         let mut warnings = vec![];
+        let mut now_ms = None;
         for server in servers.into_iter().flatten() {
+            now_ms = now_ms.max(server.now_ms);
             warnings.extend(judge(&server).into_iter().filter(|warning| {
                 warning.check != Check::Persistence || !self.watch.allows_volatile
             }));
@@ -245,6 +247,11 @@ impl Deployment {
             let clock = server.now_ms.and_then(|now_ms| of_clock(&place, now_ms, begin_ms, end_ms));
             warnings.extend(clock);
         }
+        let now_ms = now_ms.map_or(end_ms, |now_ms: i64| now_ms.min(end_ms));
+        let asked = timeout(LOOK_TIMEOUT, self.store.for_reads().heads()).await;
+        let heads = asked.ok().and_then(std::result::Result::ok).unwrap_or_default();
+        let clocks = heads.iter().map(|head| head.as_ref().map_or(0, |head| head.clock_ms));
+        warnings.extend(judgement::of_heads(clocks, now_ms, self.dedup.window_ms));
         *lock(&self.watch.of_redis) = warnings;
     }
 
@@ -253,8 +260,7 @@ impl Deployment {
     async fn look_at_sql(&self) -> Result<Option<i64>> {
         let mut warnings = vec![];
         let begin_ms = Clock::default().now_ms();
-        let since_ms = self.clock.now_ms() - DEAD_LETTERS_MS;
-        let signs = signs::trouble(&self.db, self.presence.own(), since_ms).await?;
+        let signs = signs::trouble(&self.db, self.presence.own(), DEAD_LETTERS_MS).await?;
         warnings.extend(of_clock("SQL", signs.now_ms, begin_ms, Clock::default().now_ms()));
         if signs.strangers > 0 {
             warnings.extend(self.presence.stranger().await?.map(|text| Warning {
@@ -265,7 +271,7 @@ impl Deployment {
             }));
         }
         if signs.dead_letters > 0 {
-            let counts = dead_letter::counts(&self.db, since_ms).await?;
+            let counts = dead_letter::counts(&self.db, signs.now_ms - DEAD_LETTERS_MS).await?;
             warnings.extend(judgement::of_dead_letters(&counts));
         }
         let last = match self.watch.has_evictions() {

@@ -8,6 +8,7 @@ pub mod key;
 use std::fmt;
 
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
+use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
 use entity::history::{checkpoint, log_cursor};
 use entity::sql::insert_chunked;
@@ -126,15 +127,15 @@ impl Checkpoint {
 /// # Errors
 /// If SQL does not answer, or the key's file cannot be read or made.
 pub async fn make(deployment: &Deployment, when: Due) -> Result<()> {
-    let now_ms = deployment.clock.now_ms();
+    // The clock of SQL, as other processes judge the age of what this one signs.
+    let now_ms = sql_now_ms(&deployment.db).await?;
     let mut due = vec![];
     for partition in deployment.partitions() {
         let cursor = log_cursor::of(&deployment.db, partition.no).await?;
         let Some(cursor) = cursor.filter(|cursor| cursor.seq > 0) else { continue };
         let last = checkpoint::last(&deployment.db, partition.no).await?;
         let is_due = last.is_none_or(|last| {
-            last.seq < cursor.seq
-                && (when == Due::Now || now_ms - last.created_at_ms >= INTERVAL_MS)
+            last.seq < cursor.seq && (when == Due::Now || is_old(last.created_at_ms, now_ms))
         });
         if is_due {
             due.push((partition, cursor));
@@ -157,6 +158,12 @@ pub async fn make(deployment: &Deployment, when: Due) -> Result<()> {
         keep(partition, &cursor, statement.signed(&key), now_ms).await?;
     }
     Ok(())
+}
+
+/// True if a checkpoint is older than [`INTERVAL_MS`]; also if it is so far in the future, as of a
+/// clock that was ahead.
+fn is_old(created_at_ms: i64, now_ms: i64) -> bool {
+    now_ms.abs_diff(created_at_ms) >= INTERVAL_MS.unsigned_abs()
 }
 
 /// Keeps a statement, unless another process made one of the same commit.
@@ -196,6 +203,15 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_is_old_after_a_day_and_a_day_before_it() {
+        assert!(!is_old(INTERVAL_MS, INTERVAL_MS));
+        assert!(!is_old(INTERVAL_MS, 2 * INTERVAL_MS - 1));
+        assert!(is_old(INTERVAL_MS, 2 * INTERVAL_MS));
+        assert!(!is_old(INTERVAL_MS, 1));
+        assert!(is_old(INTERVAL_MS, 0));
+    }
+
+    #[test]
     fn a_statement_is_read_back_and_every_change_of_it_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let key = Key::load(&directory.path().join("key")).unwrap();
@@ -208,8 +224,7 @@ mod tests {
         {
             assert!(Checkpoint::parse(&statement.replace(part, other)).is_err(), "{other}");
         }
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/explanation/history.md");
-        let page = std::fs::read_to_string(page).unwrap();
+        let page = include_str!("../../../docs/explanation/history.md");
         let example = page.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
         assert_eq!(Checkpoint::parse(example).unwrap().seq, 7);
         let another = Key::load(&directory.path().join("another")).unwrap();

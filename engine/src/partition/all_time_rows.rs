@@ -14,6 +14,7 @@ use sea_orm::{
 };
 
 use crate::partition::HistoryTransaction;
+use crate::partition::home::fold_row_or_skip;
 use entity::archive::{archive_mark, archived_entry};
 use entity::history::score_event;
 use entity::sql::insert_chunked;
@@ -26,11 +27,10 @@ const MEMBERS_MAX: usize = 1000;
 /// seqs of their commits.
 ///
 /// A removal deletes the member's rows. A void replaces them with a fold of the member's history,
-/// which the transaction already has.
+/// which the transaction already has. So does a row that cannot be read, as it was edited by hand.
 ///
-/// The rows follow from history, so a bad row must not stop the event. A row that cannot be read,
-/// or whose new value no key can hold, was edited by hand; it stays unchanged and is logged. The
-/// integrity diff reports it and a rebuild repairs it.
+/// The rows follow from history, so a bad row must not stop the event. One whose new value no key
+/// can hold stays unchanged and is logged. The integrity diff reports it and a rebuild repairs it.
 pub(crate) async fn fold_onto(
     within: HistoryTransaction<'_>,
     events: &[(u64, &Event)],
@@ -84,21 +84,21 @@ async fn fold_member(
     known: Vec<Model>,
     events: &[(u64, &Event)],
 ) -> Result<States, DbErr> {
-    let mut states = States::new();
+    let (mut states, mut is_readable) = (States::new(), true);
     for row in known {
-        match RankKey::from_i64(row.rank_key) {
-            Ok(key) => states.insert(
-                row.segment,
-                Some((board.rules.state(Window::All, &Period::all(), key), row.seq as u64)),
-            ),
+        let state = match RankKey::from_i64(row.rank_key) {
+            Ok(key) => Some((board.rules.state(Window::All, &Period::all(), key), row.seq as u64)),
             Err(error) => {
-                tracing::error!(board = %board.no, member, %error, "a row of standing cannot be read; rebuild the board");
-                continue;
+                tracing::error!(board = %board.no, member, %error, "a row of standing cannot be read and is folded from history");
+                is_readable = false;
+                None
             }
         };
+        states.insert(row.segment, state);
     }
     let is_void = |(_, event): &&(u64, &Event)| matches!(event.kind, EventKind::Void { .. });
-    if let Some(&(seq, _)) = events.iter().rfind(is_void) {
+    let last_void = events.iter().rfind(is_void);
+    if let Some(&(seq, _)) = last_void.or(events.last().filter(|_| !is_readable)) {
         states.values_mut().for_each(|state| *state = None);
         for (segment, state) in refold(within.db, within.partition, board, member).await? {
             states.insert(segment, Some((state, seq)));
@@ -160,20 +160,15 @@ async fn refold(
         .await?;
     let voided = rows.iter().filter_map(score_event::Model::voids).collect();
     let mut replay = Replay::without(voided, 0).only([Window::All]);
-    let mut fold = || -> ranking::Result<()> {
-        let id = MemberId::new(member)?;
-        for row in archived.values() {
-            if let Some(state) = row.state() {
-                replay.begin_with(board, &id, &row.segment, state);
-            }
+    match MemberId::new(member) {
+        Ok(id) => {
+            let sums = archived.values().filter_map(|row| Some((&row.segment, row.state()?)));
+            sums.for_each(|(segment, state)| replay.begin_with(board, &id, segment, state));
         }
-        for row in &rows {
-            replay.apply(board, row.place()?, &row.to_ranking()?)?;
-        }
-        Ok(())
-    };
-    if let Err(error) = fold() {
-        tracing::error!(board = %board.no, member, %error, "a history cannot be folded; look at its rows of score_event");
+        Err(error) => tracing::error!(board = %board.no, %error, "a row names no member"),
+    }
+    for row in &rows {
+        fold_row_or_skip(&mut replay, board, row);
     }
     Ok(replay.into_states(Window::All))
 }

@@ -93,6 +93,15 @@ struct Sent<T> {
     outcome: T,
 }
 
+/// The way of a change that was not sent while Redis does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Silence {
+    /// It tries on.
+    Wait,
+    /// It ends.
+    GiveUp,
+}
+
 /// The result of one attempt.
 enum Tried<T> {
     /// The change is complete.
@@ -104,17 +113,19 @@ enum Tried<T> {
 }
 
 impl Partition<'_> {
-    /// Commits a change of a job, as [`Self::commit_with_retry`], and tries for 20 s.
+    /// Commits a change of a job, as [`Self::commit_with_retry`], and tries for 20 s, also while
+    /// Redis does not answer.
     pub(crate) async fn commit_change<C: Change + Send>(
         self,
         change: &mut C,
     ) -> Result<Done<C::Outcome>> {
         let deadline = Instant::now() + COMMIT_TIMEOUT;
-        self.commit_with_retry(change, deadline).await
+        self.commit_by(change, deadline, Silence::Wait).await
     }
 
     /// Commits a change, and tries until `deadline`. It folds again if another writer was first,
-    /// and recovers the partition if it is not level.
+    /// and recovers the partition if it is not level. Before anything was sent, it gives up once
+    /// the process knows that Redis does not answer.
     ///
     /// A lost reply is not a failure. Before another commit, the commits already sent are looked
     /// up: in the log, and at or below the cursor in SQL. A commit that arrives even later is
@@ -128,9 +139,18 @@ impl Partition<'_> {
         change: &mut C,
         deadline: Instant,
     ) -> Result<Done<C::Outcome>> {
+        self.commit_by(change, deadline, Silence::GiveUp).await
+    }
+
+    async fn commit_by<C: Change + Send>(
+        self,
+        change: &mut C,
+        deadline: Instant,
+        silence: Silence,
+    ) -> Result<Done<C::Outcome>> {
         let mut sent: Vec<Sent<C::Outcome>> = vec![];
         for attempt in 0.. {
-            let tried = self.try_once(change, &mut sent).await;
+            let tried = self.try_once(change, &mut sent, silence).await;
             let error = match tried {
                 Ok(Tried::Done(done)) => return Ok(done),
                 Ok(Tried::Refused(error)) if sent.is_empty() => return Err(error),
@@ -171,8 +191,19 @@ impl Partition<'_> {
         self,
         change: &mut C,
         sent: &mut Vec<Sent<C::Outcome>>,
+        silence: Silence,
     ) -> Result<Tried<C::Outcome>> {
-        let Proposal { head, log_len, log_bytes, commit, outcome } = change.propose(self).await?;
+        let gives_up = silence == Silence::GiveUp && sent.is_empty();
+        let proposal = tokio::select! {
+            // A silent server is asked by the probe alone.
+            biased;
+            () = self.redis_health.until_silent(self.no), if gives_up => {
+                let error = RankingError::Unavailable("Redis does not answer".into());
+                return Ok(Tried::Refused(error.into()));
+            }
+            proposal = change.propose(self) => proposal?,
+        };
+        let Proposal { head, log_len, log_bytes, commit, outcome } = proposal;
         for index in 0..sent.len() {
             if self.is_written(&head, &sent[index]).await? {
                 let Sent { seq, id, outcome } = sent.swap_remove(index);

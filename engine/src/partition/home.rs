@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
+use ranking::fold::replay::Replay;
 use ranking::id::{MemberId, PartitionNo};
 use ranking::store::write::Dedup;
 use ranking::submission::event_ids::{ELSEWHERE, seen_entry};
@@ -15,6 +16,7 @@ use sea_orm::{
 
 use crate::deployment::Deployment;
 use crate::partition::Partition;
+use crate::partition::recovery::in_time;
 use entity::error::Result;
 use entity::history::{commit, score_event};
 use entity::sql::blocks::Columns;
@@ -23,36 +25,62 @@ use entity::sql::blocks::Columns;
 const ROWS_MAX: u64 = 10_000;
 
 impl Partition<'_> {
-    /// Visits the events of the partition's members on a board, each member's in order. It reads
-    /// every layout and home that has some of them, up to the seq that `through` returns.
+    /// Visits the events of the partition's members on a board as rows, each member's in order. It
+    /// reads every layout and home that has some of them, up to the seq that `through` returns.
     pub(crate) async fn each_event(
         self,
         board: &Board,
         through: impl Fn(usize, PartitionNo) -> i64,
-        mut take: impl FnMut(EventPlace, &Event) -> ranking::Result<()>,
+        mut take: impl FnMut(&score_event::Model) -> ranking::Result<()>,
     ) -> Result<()> {
         let partitions = self.store.partitions();
         for (layout, home) in partitions.homes(board, self.no) {
             let mut last = (0, 0);
             loop {
-                let rows = score_event::page_after(home, last, ROWS_MAX)
+                let page = score_event::page_after(home, last, ROWS_MAX)
                     .filter(score_event::Column::BoardNo.eq(board.no.0))
                     .filter(score_event::Column::Seq.lte(through(layout, home)))
-                    .filter(of_layout(board, layout))
-                    .all(&self.db)
-                    .await?;
+                    .filter(of_layout(board, layout));
+                let rows = in_time(page.all(&self.db)).await?;
                 let Some(row) = rows.last() else { break };
                 last = (row.seq, row.event_index);
                 for row in rows {
-                    let event = row.to_ranking()?;
-                    if !board.has_moved() || partitions.of_member(board, &event.member) == self.no {
-                        take(row.place()?, &event)?;
+                    // A row whose member is none may be of any partition.
+                    let is_elsewhere = |member| partitions.of_member(board, &member) != self.no;
+                    let member = MemberId::new(&row.member);
+                    if !(board.has_moved() && member.is_ok_and(is_elsewhere)) {
+                        take(&row)?;
                     }
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Folds the event of a row.
+///
+/// # Errors
+/// `Corrupt` or `Invalid` if the row holds a value that the persister never writes.
+pub(crate) fn fold_row(
+    replay: &mut Replay,
+    board: &Board,
+    row: &score_event::Model,
+) -> ranking::Result<()> {
+    replay.apply(board, row.place()?, &row.to_ranking()?)
+}
+
+/// As [`fold_row`], but leaves out a row that cannot be folded: it must not keep out all others.
+pub(super) fn fold_row_or_skip(replay: &mut Replay, board: &Board, row: &score_event::Model) {
+    if let Err(error) = fold_row(replay, board, row) {
+        log_unreadable(row, &error);
+    }
+}
+
+/// Logs an event that is left out, as its row was edited by hand.
+pub(super) fn log_unreadable(row: &score_event::Model, error: &ranking::Error) {
+    let score_event::Model { partition, seq, event_index, board_no, member, .. } = row;
+    tracing::error!(partition, seq, event_index, board = board_no, member, %error, "a row of score_event cannot be read and is left out; mend it, then rebuild the board");
 }
 
 /// The condition that an event is of a layout of its board.
@@ -82,11 +110,12 @@ pub(crate) fn is_up_to(board: &Board, (place, event): &(EventPlace, Event), seq:
 
 impl Partition<'_> {
     /// Visits the all-time rows of the partition's members on a board that moved, each as segment,
-    /// member and rank key. The rows may still name the former partition.
+    /// member and rank key. The rows may still name the former partition; one whose member is none
+    /// counts nowhere.
     pub(crate) async fn each_standing(
         self,
         board: &Board,
-        mut take: impl FnMut(&str, &str, Option<i64>) -> ranking::Result<()>,
+        mut take: impl FnMut(&str, &str, Option<i64>),
     ) -> Result<()> {
         let partitions = self.store.partitions();
         let homes = partitions.homes(board, self.no);
@@ -94,10 +123,11 @@ impl Partition<'_> {
         for home in homes {
             let mut blocks =
                 Columns::of_standing(home, Some(board.no)).with(&["rank_key"]).read(&self.db);
-            while let Some(block) = blocks.try_next().await? {
+            while let Some(block) = in_time(blocks.try_next()).await? {
                 for (segment, member, [key]) in block.rows(["rank_key"])?.iter() {
-                    if partitions.of_member(board, &MemberId::new(member)?) == self.no {
-                        take(segment, member, key)?;
+                    let id = MemberId::new(member);
+                    if id.is_ok_and(|id| partitions.of_member(board, &id) == self.no) {
+                        take(segment, member, key);
                     }
                 }
             }
@@ -147,29 +177,34 @@ impl<'a> SeenPages<'a> {
         let (db, partitions) = (&self.deployment.db, self.deployment.store.partitions());
         let after = match self.last {
             Some(last) => last,
-            None => match first_seq_kept(db, self.home, self.deployment.dedup).await? {
+            None => match in_time(first_seq_kept(db, self.home, self.deployment.dedup)).await? {
                 Some(first_seq) => (first_seq - 1, i32::MAX),
                 None => return Ok(None),
             },
         };
-        let rows = score_event::page_after(self.home, after, ROWS_MAX)
+        let page = score_event::page_after(self.home, after, ROWS_MAX)
             .filter(score_event::Column::BoardNo.eq(self.board.no.0))
             .filter(score_event::Column::EventId.is_not_null())
-            .filter(of_layout(self.board, self.layout))
-            .all(db)
-            .await?;
+            .filter(of_layout(self.board, self.layout));
+        let rows = in_time(page.all(db)).await?;
         let (Some(first), Some(end)) = (rows.first(), rows.last()) else {
             return Ok(None);
         };
         self.last = Some((end.seq, end.event_index));
-        let times = commit::times(db, self.home, first.seq, end.seq).await?;
+        let times = in_time(commit::times(db, self.home, first.seq, end.seq)).await?;
         let mut seen = vec![];
         for row in rows {
-            let is_voided = self.voided.contains(&row.place()?);
+            let is_voided = row.place().is_ok_and(|place| self.voided.contains(&place));
             let (Some(times), false) = (times.get(&row.seq), is_voided) else {
                 continue;
             };
-            let event = row.to_ranking()?;
+            let event = match row.to_ranking() {
+                Ok(event) => event,
+                Err(error) => {
+                    log_unreadable(&row, &error);
+                    continue;
+                }
+            };
             let there = partitions.of_member(self.board, &event.member);
             let seq = seq_there(row.seq as u64, self.home, there);
             if let Some(entry) = seen_entry(&event, times.accepted_at_ms, seq) {

@@ -1,18 +1,21 @@
 //! A partition of Redis loaded from SQL: all its standings, marks and event ids.
 
+mod all_time;
+mod marks;
+mod seen;
+
 use crate::partition::Partition;
-use crate::partition::home::{SeenPages, first_seq_kept};
+use crate::partition::home::fold_row_or_skip;
 use crate::partition::persist::one_transaction;
 use crate::partition::recovery::in_time;
+use all_time::AllTime;
 use entity::board;
-use entity::board::reshard::Step;
 use entity::error::Result;
-use entity::history::{commit, score_event};
+use entity::history::score_event;
 use entity::sql::blocks::Columns;
 use futures::TryStreamExt;
 use futures::future::try_join_all;
 use ranking::board::Board;
-use ranking::board::mark::BoardMark;
 use ranking::commit::Head;
 use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId};
@@ -20,14 +23,11 @@ use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::store::recovery::Recovery;
 use ranking::store::stage::Stages;
-use ranking::store::write::{BUCKET_MS, Writes};
+use ranking::store::write::Writes;
 use ranking::submission::StandingsChange;
-use ranking::submission::event_ids::seen_entry;
+use ranking::window::Window;
 use ranking::window::roll::RollMark;
-use ranking::window::seal::{NEVER_MS, SealMark, SealName};
-use ranking::window::{Period, Window};
-use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 /// The rows of one SELECT.
 const ROWS_MAX: u64 = 10_000;
@@ -39,13 +39,16 @@ const STEP_STANDINGS: usize = 500;
 const STAGED_AT_ONCE: usize = 100;
 const ENTRIES_AT_ONCE: usize = 50_000;
 
-/// Fields and values of seen hashes, by bucket.
-type Buckets = BTreeMap<i64, Vec<(String, String)>>;
-
 impl Partition<'_> {
-    /// Loads the whole partition from SQL; only begins a new log if all else in Redis is as of the
-    /// head that `at_tip` names and SQL then has all up to it.
-    pub(super) async fn load(self, recovery: &Recovery, at_tip: Option<Head>) -> Result<()> {
+    /// Loads the whole partition from SQL, which first gets the commits that the log has for it,
+    /// unless they do not fit. Only begins a new log if all else in Redis is as of the head that
+    /// `at_tip` names and SQL then has all up to it.
+    pub(super) async fn load(
+        self,
+        recovery: &Recovery,
+        at_tip: Option<Head>,
+        fits: bool,
+    ) -> Result<()> {
         // The head goes first: from here on no commit is accepted and no persister starts.
         recovery.close().await?;
         // A persister that has started may still end. The next epoch waits for it or makes it fail.
@@ -53,7 +56,7 @@ impl Partition<'_> {
         let cursor = loop {
             let cursor = in_time(self.accept_run(recovery.run_id(), 0)).await?;
             let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
-            if found.descendants.is_empty() {
+            if found.descendants.is_empty() || !fits {
                 break cursor;
             }
             let commits = one_transaction(found.descendants);
@@ -73,10 +76,7 @@ impl Partition<'_> {
         // One read for marks and standings: a period that is not loaded because it is sealed must
         // be marked as sealed.
         let rows = self.boards().await?;
-        let living = rows.iter().filter(|row| row.deleted_at_ms.is_none());
-        let boards: HashMap<BoardNo, Board> = living
-            .map(|row| Ok((BoardNo(row.no), row.to_ranking()?)))
-            .collect::<ranking::Result<_>>()?;
+        let boards = rules_of(&rows);
         self.load_marks(recovery, &rows, &boards, cursor.seq as u64).await?;
         drop(rows);
         // Not before the partition's last commit: another process' clock may have been ahead.
@@ -173,54 +173,6 @@ impl Partition<'_> {
         shards.is_none_or(|shards| partitions.holds(self.no, BoardNo(row.no), shards))
     }
 
-    /// Restores the marks of the partition: deleted boards, generations after the first, layouts
-    /// and seals.
-    async fn load_marks(
-        self,
-        recovery: &Recovery,
-        rows: &[board::Model],
-        boards: &HashMap<BoardNo, Board>,
-        seq: u64,
-    ) -> Result<()> {
-        let keys = self.store.keys();
-        let mut writes = Writes::default();
-        for row in rows {
-            for window in row.window_rows()?.iter().filter(|_| row.deleted_at_ms.is_none()) {
-                let name = SealName {
-                    board: BoardNo(row.no),
-                    generation: window.since,
-                    window: window.name.parse()?,
-                };
-                let sealed = window.sealed();
-                let mark = SealMark {
-                    sealing_before_ms: sealed.sealing_before_ms,
-                    dropped_before_ms: sealed.sealed_before_ms,
-                    seq,
-                };
-                if sealed.sealing_before_ms > NEVER_MS {
-                    writes.mark_seal(keys, self.no, name, mark);
-                }
-            }
-            let no = BoardNo(row.no);
-            if let Some(former) = boards.get(&no).and_then(|board| board.layouts.former.last()) {
-                writes.mark_layout(keys, self.no, no, former.before);
-            }
-            let reshard = row.reshard()?;
-            let is_held = reshard.is_some_and(|reshard| reshard.step == Step::Held);
-            if row.deleted_at_ms.is_none() && row.generation == 1 && !is_held {
-                continue;
-            }
-            let generation = row.generation.unsigned_abs();
-            let mark = match row.deleted_at_ms {
-                Some(_) => BoardMark::Deleted,
-                None if is_held => BoardMark::Held(generation + 1),
-                None => BoardMark::Generation(generation),
-            };
-            writes.mark_board(keys, self.no, no, mark);
-        }
-        Ok(recovery.apply(&writes).await?)
-    }
-
     /// The partition's entries, in the order of keys: those of `all` from the table `standing`, all
     /// others from events.
     async fn load_standings(
@@ -228,14 +180,14 @@ impl Partition<'_> {
         boards: &HashMap<BoardNo, Board>,
         now_ms: i64,
     ) -> Result<Vec<StandingsChange>> {
-        let mut all_time: BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>> = BTreeMap::new();
+        let mut all_time = AllTime::default();
         let mut blocks =
             Columns::of_standing(self.no, None).with(&["rank_key", "board_no"]).read(&self.db);
         while let Some(block) = in_time(blocks.try_next()).await? {
             for (segment, member, [key, no]) in block.rows(["rank_key", "board_no"])?.iter() {
                 let board = no.and_then(|no| boards.get(&BoardNo(no)));
                 if let Some(board) = board.filter(|board| !board.has_moved()) {
-                    add_entry(&mut all_time, board, segment, member, key)?;
+                    all_time.add(board, segment, member, key);
                 }
             }
         }
@@ -244,12 +196,11 @@ impl Partition<'_> {
         let voided = score_event::voided(&self.db, self.no, i64::MAX as u64);
         let mut voided = in_time(voided).await?;
         for board in moved() {
-            voided.extend(score_event::voided_on(&self.db, board.no).await?);
-            self.each_standing(board, |segment, member, key| {
-                add_entry(&mut all_time, board, segment, member, key)
-            })
-            .await?;
+            voided.extend(in_time(score_event::voided_on(&self.db, board.no)).await?);
+            let add = |segment: &str, member: &str, key| all_time.add(board, segment, member, key);
+            self.each_standing(board, add).await?;
         }
+        self.fold_unreadable(boards, &mut all_time).await?;
         let mut replay = Replay::without(voided, now_ms)
             .skipping_unfit()
             .skipping_before(sealed_before_ms(boards));
@@ -263,95 +214,25 @@ impl Partition<'_> {
             for row in rows {
                 let board = boards.get(&BoardNo(row.board_no));
                 if let Some(board) = board.filter(|board| !board.has_moved()) {
-                    replay.apply(board, row.place()?, &row.to_ranking()?)?;
+                    fold_row_or_skip(&mut replay, board, &row);
                 }
             }
         }
         for board in moved() {
             let all = |_, _| i64::MAX;
-            self.each_event(board, all, |place, event| replay.apply(board, place, event)).await?;
+            let fold = |row: &score_event::Model| {
+                fold_row_or_skip(&mut replay, board, row);
+                Ok(())
+            };
+            self.each_event(board, all, fold).await?;
         }
-        let all_time = all_time.into_iter().map(|(id, entries)| StandingsChange {
-            id,
-            present_from_ms: Period::all().present_from_ms,
-            entries,
-        });
-        let mut standings: Vec<StandingsChange> = all_time.collect();
+        let mut standings: Vec<StandingsChange> = all_time.into_changes().collect();
         standings.extend(replay.changes()?);
         for change in &mut standings {
             // Sorted entries load twice as fast.
             change.entries.sort_unstable_by(|(a, a_key), (b, b_key)| (a_key, a).cmp(&(b_key, b)));
         }
         Ok(standings)
-    }
-
-    /// Restores the event ids, within the dedup window, of a board that moved to another number of
-    /// shards. Returns the beginning of the last bucket, 0 if there is none: writers look only into
-    /// buckets up to that of the partition's clock.
-    async fn load_seen_of(self, recovery: &Recovery, board: &Board) -> Result<i64> {
-        let mut last = 0;
-        let voided = score_event::voided_on(&self.db, board.no).await?;
-        for home in self.store.partitions().homes(board, self.no) {
-            let mut pages = SeenPages::new(self.deployment, board, home, &voided);
-            while let Some(seen) = pages.next().await? {
-                let mut buckets = Buckets::new();
-                for seen in seen.into_iter().filter(|seen| seen.there == self.no) {
-                    last = last.max(seen.bucket * BUCKET_MS);
-                    buckets.entry(seen.bucket).or_default().push(seen.entry);
-                }
-                self.put_seen(recovery, buckets).await?;
-            }
-        }
-        Ok(last)
-    }
-
-    /// Restores the event ids within the dedup window, except those of boards that moved.
-    async fn load_seen(self, recovery: &Recovery, boards: &HashMap<BoardNo, Board>) -> Result<()> {
-        let kept = first_seq_kept(&self.db, self.no, self.dedup);
-        let Some(first) = in_time(kept).await? else {
-            return Ok(());
-        };
-        let voided = in_time(score_event::voided(&self.db, self.no, i64::MAX as u64)).await?;
-        let mut last = first - 1;
-        loop {
-            let times = in_time(commit::times_after(&self.db, self.no, last, 100)).await?;
-            let (Some((&first, _)), Some((&end, _))) =
-                (times.first_key_value(), times.last_key_value())
-            else {
-                return Ok(());
-            };
-            last = end;
-            let in_them = Condition::all()
-                .add(score_event::Column::Partition.eq(i32::from(self.no)))
-                .add(score_event::Column::Seq.between(first, end));
-            let rows = score_event::Entity::find()
-                .filter(in_them)
-                .filter(score_event::Column::EventId.is_not_null())
-                .all(&self.db);
-            let rows = in_time(rows).await?;
-            let mut buckets = Buckets::new();
-            for row in rows {
-                let board = boards.get(&BoardNo(row.board_no));
-                if voided.contains(&row.place()?) || board.is_some_and(Board::has_moved) {
-                    continue;
-                }
-                let Some(times) = times.get(&row.seq) else {
-                    continue;
-                };
-                let seen = seen_entry(&row.to_ranking()?, times.accepted_at_ms, row.seq as u64);
-                buckets.entry(self.dedup.bucket(times.clock_ms)).or_default().extend(seen);
-            }
-            self.put_seen(recovery, buckets).await?;
-        }
-    }
-
-    async fn put_seen(self, recovery: &Recovery, buckets: Buckets) -> Result<()> {
-        for (bucket, seen) in buckets {
-            let mut writes = Writes::default();
-            writes.set_seen(self.store.keys(), (self.no, bucket), &seen, self.dedup);
-            recovery.apply(&writes).await?;
-        }
-        Ok(())
     }
 }
 
@@ -367,19 +248,21 @@ async fn stage(stages: &Stages, change: StandingsChange) -> Result<(StandingsId,
     Ok((id, present_from_ms, stage))
 }
 
-/// Adds a row of `standing` to the entries.
-fn add_entry(
-    all_time: &mut BTreeMap<StandingsId, Vec<(MemberId, Option<RankKey>)>>,
-    board: &Board,
-    segment: &str,
-    member: &str,
-    key: Option<i64>,
-) -> ranking::Result<()> {
-    let key = RankKey::from_i64(key.unwrap_or(-1))?;
-    let entry = (MemberId::new(member)?, Some(key));
-    let id = StandingsId::all_time(board, segment.to_owned());
-    all_time.entry(id).or_default().push(entry);
-    Ok(())
+/// The rules of the boards that are not deleted. One whose row cannot be read is left out: it must
+/// not keep all others closed.
+fn rules_of(rows: &[board::Model]) -> HashMap<BoardNo, Board> {
+    let mut boards = HashMap::new();
+    for row in rows.iter().filter(|row| row.deleted_at_ms.is_none()) {
+        match row.to_ranking() {
+            Ok(board) => {
+                boards.insert(BoardNo(row.no), board);
+            }
+            Err(error) => {
+                tracing::error!(board = row.slug, %error, "the row of a board cannot be read, so its standings are not loaded; mend the row, then rebuild the board");
+            }
+        }
+    }
+    boards
 }
 
 /// The instants before which events do not make periods of a window: sealed periods are in SQL.

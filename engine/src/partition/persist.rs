@@ -5,6 +5,8 @@
 //! writes the commits, their events, new members, the all-time standings, and corrections of sealed
 //! standings. A persister that loses the race for the cursor changes nothing.
 
+mod refusals;
+
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -24,10 +26,13 @@ use crate::partition::all_time_rows;
 use crate::partition::{HistoryTransaction, Partition};
 use crate::seal::correction;
 use crate::seal::correction::Source;
+use entity::deployment::clock::sql_now_ms;
 use entity::error::{Error, Result, is_refused_content};
 use entity::history::{commit, dead_letter, log_cursor, score_event};
 use entity::sql::{begin, insert_chunked};
 use entity::{board, member};
+pub(crate) use refusals::Refusals;
+use refusals::{Refused, letter};
 
 /// The most commits in one transaction.
 const COMMITS_MAX: usize = 1000;
@@ -67,9 +72,6 @@ pub enum Progress {
     Beaten,
 }
 
-/// Events that SQL refuses, by (seq, index), with the reason.
-type Refused = BTreeMap<(u64, usize), String>;
-
 impl Partition<'_> {
     /// Writes one transaction's worth of the partition's log after the cursor, then trims the log
     /// up to a tail behind the cursor.
@@ -94,6 +96,11 @@ impl Partition<'_> {
         let log = self.read_log(cursor.seq as u64).await?;
         if !cursor.accepts(&log.head) {
             return Err(not_level());
+        }
+        if log.settled > cursor.seq as u64 {
+            // Another persister has moved the cursor since, or SQL has gone back.
+            let is_behind = self.cursor().await?.is_none_or(|now| log.settled > now.seq as u64);
+            return if is_behind { Err(not_level()) } else { Ok(Progress::Beaten) };
         }
         if log.commits.is_empty() {
             let level = log.head.seq == cursor.seq as u64 && log.head.commit == cursor.commit_id;
@@ -164,20 +171,30 @@ impl Partition<'_> {
         cursor: &log_cursor::Model,
         commits: &[Commit],
     ) -> Result<Option<u64>> {
-        let mut refused = Refused::new();
         let numbers = commits.iter().flat_map(|commit| &commit.events).map(|event| event.board);
         let boards = board::some_given_out(&self.db, numbers.collect()).await?;
-        let mut part = commits;
+        let (mut part, mut refused) = (commits, Refused::new());
+        // A former call had too little time for the first commit, the only one that is searched.
+        if let Some(first) = commits.first()
+            && self.refusals.has_begun(self.no, first)
+        {
+            part = &commits[..1];
+            refused = self.find_refused(cursor, first, &boards).await?;
+        }
         loop {
             match self.write(cursor, part, &boards, &refused).await {
-                Ok(true) => return Ok(part.last().map(|commit| commit.seq)),
+                Ok(true) => {
+                    self.refusals.forget(self.no);
+                    return Ok(part.last().map(|commit| commit.seq));
+                }
                 Ok(false) => return Ok(None),
                 Err(error) if !is_refused_content(&error) => return Err(error.into()),
                 Err(_) if part.len() > 1 => part = &part[..part.len() / 2],
                 Err(error) => {
                     let before = refused.len();
-                    self.find_refused(cursor, &part[0], &boards, &mut refused).await?;
+                    refused = self.find_refused(cursor, &part[0], &boards).await?;
                     if refused.len() == before {
+                        self.refusals.forget(self.no);
                         let text = format!(
                             "SQL refuses commit {} of partition {self} though it takes each of its events alone ({error}): expected it to take both; remove the cause, or the partition's log grows to its limit",
                             part[0].seq
@@ -188,40 +205,6 @@ impl Partition<'_> {
                 }
             }
         }
-    }
-
-    /// Finds the events that SQL refuses: halves what it refuses until events are alone. Each part
-    /// has a transaction that is rolled back.
-    async fn find_refused(
-        self,
-        cursor: &log_cursor::Model,
-        commit: &Commit,
-        boards: &HashMap<BoardNo, Board>,
-        refused: &mut Refused,
-    ) -> Result<()> {
-        let mut left = vec![(0, commit.events.len())];
-        while let Some((index, end)) = left.pop() {
-            let events = commit.events[index..end].to_vec();
-            let part = Commit { events, ..commit.clone() };
-            let transaction = begin(&self.db).await?;
-            let within = self.within(&transaction, boards);
-            let tried =
-                write_into(within, cursor, std::slice::from_ref(&part), &Refused::new()).await;
-            transaction.rollback().await?;
-            match tried {
-                Err(error) if is_refused_content(&error) && end - index > 1 => {
-                    let middle = index.midpoint(end);
-                    left.extend([(middle, end), (index, middle)]);
-                }
-                Err(error) if is_refused_content(&error) => {
-                    tracing::error!(partition = %self, seq = commit.seq, index, %error, "SQL refuses an event; it becomes a dead letter");
-                    refused.insert((commit.seq, index), error.to_string());
-                }
-                Err(error) => return Err(error.into()),
-                Ok(_) => {}
-            }
-        }
-        Ok(())
     }
 
     async fn write(
@@ -299,6 +282,7 @@ async fn write_commits(
     let mut members = BTreeMap::new();
     let mut taken: Vec<(u64, &Event)> = vec![];
     let mut unwritten: Vec<(u64, &Event)> = vec![];
+    let refused_ms = if refused.is_empty() { 0 } else { sql_now_ms(within.db).await? };
     for commit in commits {
         let written = events.len();
         for (index, event) in commit.events.iter().enumerate() {
@@ -315,7 +299,7 @@ async fn write_commits(
                 continue;
             }
             if let Some(reason) = refused.get(&(commit.seq, index)) {
-                dead.push(dead_letter(within, commit, index, reason));
+                dead.push(letter(within.partition, (commit, index), reason, refused_ms));
                 continue;
             }
             members.entry(event.member.as_str()).or_insert(commit.accepted_at_ms);
@@ -347,23 +331,6 @@ async fn write_commits(
     all_time_rows::fold_onto(within, &taken, standings).await?;
     taken.append(&mut unwritten);
     correction::correct(within, &taken, Source::History).await
-}
-
-fn dead_letter(
-    within: HistoryTransaction<'_>,
-    commit: &Commit,
-    index: usize,
-    reason: &str,
-) -> dead_letter::ActiveModel {
-    dead_letter::ActiveModel {
-        partition: Set(within.partition.into()),
-        seq: Set(commit.seq as i64),
-        event_index: Set(index as i32),
-        payload: Set(commit.events[index].to_text()),
-        reason: Set(reason.to_owned()),
-        state: Set(dead_letter::State::Pending),
-        created_at_ms: Set(within.now_ms),
-    }
 }
 
 /// The condition that the cursor is unchanged.

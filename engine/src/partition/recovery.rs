@@ -5,12 +5,16 @@
 //! in a log that leads on from SQL's cursor are written to SQL first. The head is set last: until
 //! then writes are refused, and reads report that the partition waits.
 //!
+//! If SQL has gone back, and the log leads on from there, SQL gets from it what it lost. The
+//! partition is then loaded, as Redis' marks, of seals and boards, are ahead of SQL.
+//!
 //! Entries of other programs in the log are passed over. If the log leads to the head without
 //! them, all else in Redis is right, and the partition only begins a new log.
 //!
 //! A partition of another deployment, one of a Redis that was replaced, and one that knows of more
 //! in SQL than SQL has are left as they are: an operator decides by `laurel adopt`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ranking::commit::Head;
@@ -20,6 +24,7 @@ use ranking::store::recovery::{Found, Recovery};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::partition::Partition;
+use entity::board;
 use entity::error::{Error, Result};
 use entity::history::log_cursor;
 
@@ -129,14 +134,29 @@ impl Partition<'_> {
         Ok(found.head.filter(|head| is_whole && is_own(head) && head.run_id != NO_RUN))
     }
 
-    /// Makes the partition level with SQL, and this deployment's, whatever it holds: what does not
-    /// lead on from SQL's cursor is lost.
-    pub(crate) async fn adopt(self, owner: &Owner) -> Result<()> {
+    /// Loads the partition from SQL, which has gone back behind the marks that Redis has.
+    pub(crate) async fn reload(self) -> Result<()> {
+        let recovery = self.wait_for_recovery().await?;
+        let loaded = async {
+            in_time(self.take(&recovery)).await?;
+            let cursor = self.cursor_or_root().await?;
+            in_time(self.check(&recovery, Conflict::Refuse)).await?;
+            let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
+            if let Some(why) = in_time(self.misfit(&found)).await? {
+                return Err(ranking::Error::Unavailable(format!("partition {self}: {why}")).into());
+            }
+            self.load(&recovery, None, true).await
+        };
+        under_lease(&recovery, loaded).await
+    }
+
+    /// The right to recover the partition, as soon as other processes leave it.
+    async fn wait_for_recovery(self) -> Result<Recovery> {
         let token = entity::random_id();
         let deadline = Instant::now() + ADOPTION_TIMEOUT;
-        let recovery = loop {
+        loop {
             match self.store.begin_recovery(self.no, &token).await? {
-                Some(recovery) => break recovery,
+                Some(recovery) => return Ok(recovery),
                 None if Instant::now() < deadline => sleep(Duration::from_millis(20)).await,
                 None => {
                     return Err(ranking::Error::Unavailable(format!(
@@ -145,7 +165,13 @@ impl Partition<'_> {
                     .into());
                 }
             }
-        };
+        }
+    }
+
+    /// Makes the partition level with SQL, and this deployment's, whatever it holds: what does not
+    /// lead on from SQL's cursor is lost.
+    pub(crate) async fn adopt(self, owner: &Owner) -> Result<()> {
+        let recovery = self.wait_for_recovery().await?;
         let adopted = async {
             let former = recovery.owner().await?;
             if former.is_none_or(|former| former.deployment != owner.deployment) {
@@ -164,9 +190,11 @@ impl Partition<'_> {
             let epoch = in_time(self.check(recovery, conflict)).await?;
             let cursor = in_time(self.accept_run(recovery.run_id(), epoch)).await?;
             let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
+            let had_more = found.had_more(cursor.seq as u64);
             let leads_on = found.leads_on(cursor.seq as u64, &cursor.commit_id);
+            let fits = !had_more || in_time(self.misfit(&found)).await?.is_none();
             let is_own = |head: &Head| head.deployment == *self.identity;
-            let at_tip = found.head.filter(|head| leads_on && is_own(head));
+            let at_tip = found.head.filter(|head| leads_on && !had_more && is_own(head));
             match at_tip {
                 Some(head) if !found.has_others && cursor.accepts(&head) => {
                     return Ok(recovery.abandon().await?);
@@ -191,7 +219,7 @@ impl Partition<'_> {
                         let _ = timeout(TURN_WAIT, self.loads.acquire()).await;
                         return Ok(());
                     };
-                    return self.load(recovery, at_tip).await;
+                    return self.load(recovery, at_tip, fits).await;
                 }
             }
         }
@@ -222,15 +250,25 @@ impl Partition<'_> {
     async fn check(self, recovery: &Recovery, on_conflict: Conflict) -> Result<u64> {
         let mut cursor = self.cursor_or_root().await?;
         loop {
-            let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
-            let Some(head) = &found.head else { return Ok(0) };
-            if on_conflict == Conflict::Adopt
-                || found.leads_on(cursor.seq as u64, &cursor.commit_id)
-            {
-                return Ok(head.epoch);
-            }
-            let Some(why) = conflict(&cursor, &found, head, recovery.run_id()) else {
-                return Ok(head.epoch);
+            let seq = cursor.seq as u64;
+            let found = recovery.find(seq, &cursor.commit_id).await?;
+            let epoch = found.head.as_ref().map_or(0, |head| head.epoch);
+            // Without a head, the log should have all that SQL had.
+            let leads_on = match &found.head {
+                Some(_) => found.leads_on(seq, &cursor.commit_id),
+                None => found.descendants.last().map_or(seq, |last| last.seq) >= found.settled,
+            };
+            let why = match on_conflict {
+                Conflict::Adopt => None,
+                Conflict::Refuse if !leads_on => {
+                    conflict(&cursor, &found, epoch, recovery.run_id())
+                }
+                // The log gives back what SQL lost.
+                Conflict::Refuse if found.had_more(seq) => self.misfit(&found).await?,
+                Conflict::Refuse => None,
+            };
+            let Some(why) = why else {
+                return Ok(epoch);
             };
             // A persister may have moved the cursor on and trimmed the log since the first read.
             let now = self.cursor_or_root().await?;
@@ -242,34 +280,62 @@ impl Partition<'_> {
         }
     }
 
+    /// The reason why SQL, which has gone back, cannot take the commits that the log has for it: a
+    /// board was made or changed after that state.
+    pub(crate) async fn misfit(self, found: &Found) -> Result<Option<String>> {
+        let mut generations: BTreeMap<i64, u32> = BTreeMap::new();
+        for event in found.descendants.iter().flat_map(|commit| &commit.events) {
+            let last = generations.entry(event.board.0).or_default();
+            *last = event.generation.max(*last);
+        }
+        let numbers: Vec<i64> = generations.keys().copied().collect();
+        let rows = board::of_numbers(&self.db, &numbers).await?;
+        let known: BTreeMap<i64, u32> =
+            rows.iter().map(|row| (row.no, row.generation.unsigned_abs())).collect();
+        let misfit = generations.iter().find_map(|(no, generation)| match known.get(no) {
+            None => Some((no, "never gave out")),
+            Some(known) if known < generation => Some((no, "has in a former state")),
+            Some(_) => None,
+        });
+        Ok(misfit.map(|(no, how)| {
+            gone_back(&format!("Redis has events of board number {no}, which this database {how}"))
+        }))
+    }
+
     /// SQL's cursor, or the one from which a partition begins.
     pub(crate) async fn cursor_or_root(self) -> Result<log_cursor::Model> {
         Ok(self.cursor().await?.unwrap_or_else(|| log_cursor::Model::root(self.no)))
     }
 }
 
-/// The reason why a partition whose log does not lead from SQL's cursor to its head is not to be
-/// loaded from SQL; `None` if it may be.
+/// The reason why a partition whose log does not lead from SQL's cursor to its head, which is of an
+/// epoch, is not to be loaded from SQL; `None` if it may be.
 fn conflict(
     cursor: &log_cursor::Model,
     found: &Found,
-    head: &Head,
+    of_head: u64,
     run_id: &str,
 ) -> Option<String> {
     let (seq, epoch) = (cursor.seq as u64, cursor.epoch.unsigned_abs());
-    if head.epoch > epoch || found.settled > seq {
-        return Some(format!(
-            "the database has gone back: it has commits to {seq} of epoch {epoch}, and it had those to {} of epoch {}, which the log no longer has; restore a later database, or let `laurel adopt` go on from this one, which shows first what would be lost",
-            found.settled, head.epoch
-        ));
+    if of_head > epoch || found.had_more(seq) {
+        return Some(gone_back(&format!(
+            "it has commits to {seq} of epoch {epoch}, and it had those to {} of epoch {of_head}, which the log no longer has",
+            found.settled
+        )));
     }
-    if head.epoch < epoch && cursor.is_retired(run_id) {
+    if found.head.is_some() && of_head < epoch && cursor.is_retired(run_id) {
         return Some(format!(
-            "this Redis was replaced: it is at epoch {}, and the database goes on with another one at epoch {epoch}; correct LAUREL_REDIS_URL, or let `laurel adopt` move to this Redis, which shows first what would be lost",
-            head.epoch
+            "this Redis was replaced: it is at epoch {of_head}, and the database goes on with another one at epoch {epoch}; correct LAUREL_REDIS_URL, or let `laurel adopt` move to this Redis, which shows first what would be lost"
         ));
     }
     None
+}
+
+/// Words for an operator whose SQL is an earlier state of itself.
+pub(crate) fn gone_back(how: &str) -> String {
+    format!(
+        "the database has gone back: {how}; restore a later database, or let `laurel adopt` go on from this one, which shows first what would be lost"
+    )
 }
 
 /// Waits for an answer of SQL, up to [`SILENCE_MAX`].

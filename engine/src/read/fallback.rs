@@ -1,8 +1,8 @@
 //! Standings while Redis is away, from SQL: the all-time ones by their rows, those of an open
 //! period folded from its events. So are the lists of open periods.
 //!
-//! A fold is shared by all readers of the process for a few seconds, and few of them are under way,
-//! so SQL survives the readers that Redis served before.
+//! A fold or a count is shared by all readers of the process for as long as SQL gets no more, and
+//! few of them are under way, so SQL survives the readers that Redis served before.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -14,19 +14,24 @@ use entity::history::{score_event, span};
 use futures::TryStreamExt;
 use moka::future::Cache;
 use ranking::board::Board;
+use ranking::commit::{Event, EventPlace};
 use ranking::fold::period::PeriodFold;
 use ranking::fold::periods::PeriodsFold;
+use ranking::id::PartitionNo;
 use ranking::standings_id::StandingsId;
 use ranking::store::read::Standings;
 use ranking::window::ListedPeriod;
 use ranking::window::Window;
 use sea_orm::{DatabaseConnection, DatabaseTransaction};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, timeout};
 
 use super::in_sql::SqlStandings;
 use super::in_sql::list::List;
+use super::in_sql::marks::{Marks, marks};
 use super::in_sql::rows::Rows;
+use super::in_sql::samples::AllSamples;
 use crate::deployment::{Deployment, view};
 
 /// The most events that are folded for the standings of one open period.
@@ -35,13 +40,23 @@ const FOLDED_EVENTS_MAX: u64 = 200_000;
 /// The most entries of folded standings that the process keeps.
 const FOLDED_ENTRIES_MAX: u64 = 1_000_000;
 
-/// How long folded standings, and the sizes of all-time ones, are good.
-const FOLDED_AGE: Duration = Duration::from_secs(3);
+/// How long the process believes that SQL has got nothing more.
+const CURSORS_AGE: Duration = Duration::from_secs(3);
 
-/// The most folds and counts that are under way in the process.
+/// How long folded standings, and the sizes of all-time ones, are good at most. They are good while
+/// SQL gets nothing more; a job may mend rows behind its cursors.
+const FOLDED_AGE: Duration = Duration::from_secs(600);
+
+/// The most folds that are under way in the process.
 const FOLDS_MAX: usize = 2;
 
-/// The longest wait of a fold for others.
+/// The most counts that are under way in the process, beside the folds.
+const COUNTS_MAX: usize = 1;
+
+/// The events of a fold that wait for its thread.
+const EVENTS_WAITING: usize = 1000;
+
+/// The longest wait of a fold or a count for others.
 const FOLD_WAIT: Duration = Duration::from_secs(3);
 
 /// The longest time of a fold or a count.
@@ -68,9 +83,12 @@ pub(super) struct OpenPeriods {
 /// The open periods of a window; `None` if they have too many events.
 type FoundPeriods = Option<Arc<OpenPeriods>>;
 
-/// Standings as they are looked up once: the instant up to which SQL was known to have every
-/// commit, and how often partitions were away no more. With either, they are looked up again.
-type Known = (StandingsId, Option<Instant>, u64);
+/// Standings as they are looked up once, while SQL has as much.
+type Known = (StandingsId, Marks);
+
+/// The instant up to which SQL was known to have every commit of some partitions, and how often
+/// partitions were away no more. With either, the cursors are looked up again.
+type Moment = (Option<Instant>, u64);
 
 /// An answer that came from SQL instead of Redis.
 #[derive(Debug, Clone, Copy)]
@@ -84,12 +102,15 @@ pub struct Answered {
 /// The standings that SQL answers for while Redis is away.
 #[derive(Debug)]
 pub(super) struct Fallback {
+    marks: Cache<(Vec<PartitionNo>, Moment), Marks>,
     /// By the name of the standings of everyone.
     folded: Cache<Known, Lists>,
     sizes: Cache<Known, u64>,
-    /// By the name of standings without a period.
+    /// By the name of standings in the present period.
     periods: Cache<Known, FoundPeriods>,
+    samples: AllSamples,
     folds: Arc<Semaphore>,
+    counts: Arc<Semaphore>,
     /// The last answers.
     answered: Cache<StandingsId, Answered>,
 }
@@ -107,12 +128,16 @@ impl Fallback {
         let folded = Cache::builder().max_capacity(FOLDED_ENTRIES_MAX).weigher(entries);
         let periods = Cache::builder().max_capacity(FOLDED_ENTRIES_MAX).weigher(periods);
         let sizes = Cache::builder().max_capacity(STANDINGS_MAX);
+        let marks = Cache::builder().max_capacity(STANDINGS_MAX);
         let answered = Cache::builder().max_capacity(STANDINGS_MAX);
         Self {
+            marks: marks.time_to_live(CURSORS_AGE).build(),
             folded: folded.time_to_live(FOLDED_AGE).build(),
             sizes: sizes.time_to_live(FOLDED_AGE).build(),
             periods: periods.time_to_live(FOLDED_AGE).build(),
+            samples: AllSamples::new(),
             folds: Arc::new(Semaphore::new(FOLDS_MAX)),
+            counts: Arc::new(Semaphore::new(COUNTS_MAX)),
             answered: answered.time_to_live(ANSWERS_KEPT).build(),
         }
     }
@@ -129,23 +154,33 @@ impl Fallback {
         standings: &Standings,
     ) -> Result<(Option<SqlStandings>, Option<Instant>)> {
         let (id, db) = (&standings.id, deployment.reads.clone());
-        let (complete_at, returns) = moment(deployment, standings);
+        let moment = moment(deployment, standings);
         if id.window == Window::All {
-            let rows = Rows::all_time(&db, id);
-            let counted = rows.clone();
-            let counting = async move { counted.count().await };
-            let size =
-                self.shared(&self.sizes, (id.clone(), complete_at, returns), counting).await?;
-            return Ok((Some(SqlStandings::of_changing_rows(rows, size)), complete_at));
+            // Only their size has to be counted, and most readers do not ask for it.
+            let rows = self.rows(deployment, standings, moment);
+            return Ok((Some(SqlStandings::of_uncounted_rows(rows)), moment.0));
         }
         let everyone = StandingsId { segment: String::new(), ..id.clone() };
+        let known = (everyone, self.marks(deployment, standings, moment).await?);
         let asked = standings.clone();
         let folding = async move { fold(&db, &asked).await };
-        let lists = self.shared(&self.folded, (everyone, complete_at, returns), folding).await?;
+        let lists = self.shared(&self.folded, known, &self.folds, folding).await?;
         let lists = lists.ok_or_else(|| {
             too_many(&format!("the period {} of the window {}", id.period, id.window))
         })?;
-        Ok((lists.get(&id.segment).cloned().map(SqlStandings::of_list), complete_at))
+        Ok((lists.get(&id.segment).cloned().map(SqlStandings::of_list), moment.0))
+    }
+
+    /// The number of entries of all-time standings.
+    ///
+    /// # Errors
+    /// `Overloaded` if too many counts are asked for.
+    pub(super) async fn size(&self, deployment: &Deployment, standings: &Standings) -> Result<u64> {
+        let moment = moment(deployment, standings);
+        let known = (standings.id.clone(), self.marks(deployment, standings, moment).await?);
+        let rows = self.rows(deployment, standings, moment);
+        let counting = async move { rows.count().await };
+        self.shared(&self.sizes, known, &self.counts, counting).await
     }
 
     /// The open periods of the window of some standings that have entries, up to the present one;
@@ -159,11 +194,14 @@ impl Fallback {
         standings: &Standings,
     ) -> Result<Arc<OpenPeriods>> {
         let (id, db) = (&standings.id, deployment.reads.clone());
-        let (complete_at, returns) = moment(deployment, standings);
+        let moment = moment(deployment, standings);
         let (asked, now_ms) = (id.clone(), deployment.clock.now_ms());
         let folding = async move { fold_periods(&db, &asked, now_ms).await };
-        let any = StandingsId { period: String::new(), ..id.clone() };
-        let found = self.shared(&self.periods, (any, complete_at, returns), folding).await?;
+        // The list gets longer when a period begins.
+        let period = id.window.period_at(now_ms, &standings.rules.zone)?.label;
+        let present = StandingsId { period, ..id.clone() };
+        let known = (present, self.marks(deployment, standings, moment).await?);
+        let found = self.shared(&self.periods, known, &self.folds, folding).await?;
         found.ok_or_else(|| {
             too_many(&format!("the open periods of the window {}", id.window)).into()
         })
@@ -183,21 +221,41 @@ impl Fallback {
         self.answered.get(id).await.filter(|answered| answered.at >= since)
     }
 
-    /// Does some work for all callers that wait for it, once fewer than [`FOLDS_MAX`] others are
-    /// under way. It goes on if they wait no longer: the next ones find what it has done.
+    /// The rows of all-time standings.
+    fn rows(&self, deployment: &Deployment, standings: &Standings, moment: Moment) -> Rows {
+        let sampler = self.samples.of(&standings.id, standings.partitions(), moment.1);
+        Rows::all_time(&deployment.reads, &standings.id, sampler)
+    }
+
+    /// How much SQL has of the partitions of some standings, as of a moment ago. A look-up of a
+    /// later `moment` is one of its own.
+    async fn marks(
+        &self,
+        deployment: &Deployment,
+        standings: &Standings,
+        moment: Moment,
+    ) -> Result<Marks> {
+        let partitions = standings.partitions();
+        let asked = async { Ok(marks(&deployment.reads, partitions, moment.1).await?) };
+        self.marks.try_get_with((partitions.to_vec(), moment), asked).await.map_err(again)
+    }
+
+    /// Does some work for all callers that wait for it, in its turn. It goes on if they wait no
+    /// longer: the next ones find what it has done.
     async fn shared<T: Clone + Send + Sync + 'static>(
         &self,
         cache: &Cache<Known, T>,
         known: Known,
+        turns: &Arc<Semaphore>,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         if let Some(found) = cache.get(&known).await {
             return Ok(found);
         }
-        let (cache, folds) = (cache.clone(), self.folds.clone());
+        let (cache, turns) = (cache.clone(), turns.clone());
         let in_turn = async move {
             // The semaphore is never closed.
-            let Ok(_permit) = timeout(FOLD_WAIT, folds.acquire()).await else {
+            let Ok(_permit) = timeout(FOLD_WAIT, turns.acquire()).await else {
                 return Err(Error::from(ranking::Error::Overloaded(
                     "Redis is away, and many standings are read from SQL; try again later".into(),
                 )));
@@ -210,15 +268,18 @@ impl Fallback {
             })?
         };
         let shared = async move { cache.try_get_with(known, in_turn).await.map_err(again) };
-        tokio::spawn(shared)
-            .await
-            .map_err(|error| ranking::Error::Unavailable(format!("a read of SQL ended: {error}")))?
+        tokio::spawn(shared).await.map_err(ended)?
     }
+}
+
+/// The error of a read whose task ended.
+fn ended(error: JoinError) -> ranking::Error {
+    ranking::Error::Unavailable(format!("a read of SQL ended: {error}"))
 }
 
 /// The instant up to which SQL is known to have every commit of some standings, and how often their
 /// partitions were away no more. Asked before the first look at SQL.
-fn moment(deployment: &Deployment, standings: &Standings) -> (Option<Instant>, u64) {
+fn moment(deployment: &Deployment, standings: &Standings) -> Moment {
     let redis = &deployment.redis_health;
     (redis.complete_at(standings.partitions()), redis.returns())
 }
@@ -240,14 +301,28 @@ async fn fold(db: &DatabaseConnection, standings: &Standings) -> Result<Lists> {
         return Ok(None);
     }
     let voided = score_event::voided_on(&view, board.no).await?;
-    let mut fold = PeriodFold::new(&board, id.window, period, voided);
+    // Long lists are sorted, and no other request should wait for that.
+    let (events, mut received) = mpsc::channel::<(EventPlace, Event)>(EVENTS_WAITING);
+    let folding = {
+        let (board, period, window) = (board.clone(), period.clone(), id.window);
+        spawn_blocking(move || {
+            let mut fold = PeriodFold::new(&board, window, &period, voided);
+            while let Some((place, event)) = received.blocking_recv() {
+                fold.apply(place, event);
+            }
+            let segments = fold.into_segments()?.into_iter();
+            let lists = segments.map(|(segment, entries)| (segment, Arc::new(List::new(entries))));
+            Ok::<_, ranking::Error>(lists.collect::<HashMap<_, _>>())
+        })
+    };
     let mut rows = span::of_span(&board, &within).stream(&view).await?;
     while let Some(row) = rows.try_next().await? {
-        fold.apply(row.place()?, row.to_ranking()?);
+        if events.send((row.place()?, row.to_ranking()?)).await.is_err() {
+            break;
+        }
     }
-    let segments = fold.into_segments()?.into_iter();
-    let lists = segments.map(|(segment, entries)| (segment, Arc::new(List::new(entries))));
-    Ok(Some(Arc::new(lists.collect())))
+    drop(events);
+    Ok(Some(Arc::new(folding.await.map_err(ended)??)))
 }
 
 /// Folds the events of the open periods of a window, as they are at one moment.

@@ -5,25 +5,29 @@
 //! position and the key beside it are of one moment.
 
 pub(super) mod list;
+pub(super) mod marks;
 pub(super) mod rows;
+pub(super) mod samples;
 
 use std::sync::Arc;
 
 use entity::error::Result;
 use ranking::id::MemberId;
-use ranking::score::rank_key::RankKey;
+use ranking::score::rank_key::{KeyLayout, RankKey};
 use ranking::store::read::RankedEntry;
 use ranking::store::read::around::Neighborhood;
 
 use self::list::List;
 use self::rows::Rows;
 
+/// The most scores in one answer.
+pub const SCORES_MAX: usize = 500;
+
 /// The entries of one of the standings.
 #[derive(Debug, Clone)]
 pub struct SqlStandings {
-    size: u64,
-    /// True if entries may have come or gone since they were counted.
-    is_size_older: bool,
+    /// The number of entries; `None` if it has to be counted.
+    size: Option<u64>,
     entries: Entries,
 }
 
@@ -31,7 +35,7 @@ pub struct SqlStandings {
 #[derive(Debug, Clone)]
 enum Entries {
     /// Rows of a table, with an index in their order.
-    Rows(Rows),
+    Rows(Box<Rows>),
     /// A list in memory that was folded from SQL.
     List(Arc<List>),
 }
@@ -58,21 +62,21 @@ type Bound = (i64, String);
 impl SqlStandings {
     /// Those of some rows; `size` is their number.
     pub(super) fn of_rows(rows: Rows, size: u64) -> Self {
-        Self { size, is_size_older: false, entries: Entries::Rows(rows) }
+        Self { size: Some(size), entries: Entries::Rows(Box::new(rows)) }
     }
 
-    /// Those of rows that were counted a moment ago.
-    pub(super) fn of_changing_rows(rows: Rows, size: u64) -> Self {
-        Self { is_size_older: true, ..Self::of_rows(rows, size) }
+    /// Those of rows that are not counted.
+    pub(super) fn of_uncounted_rows(rows: Rows) -> Self {
+        Self { size: None, entries: Entries::Rows(Box::new(rows)) }
     }
 
     /// Those of a list.
     pub(super) fn of_list(list: Arc<List>) -> Self {
-        Self { size: list.size(), is_size_older: false, entries: Entries::List(list) }
+        Self { size: Some(list.size()), entries: Entries::List(list) }
     }
 
-    /// The number of entries.
-    pub fn size(&self) -> u64 {
+    /// The number of entries; `None` if it has to be counted.
+    pub fn size(&self) -> Option<u64> {
         self.size
     }
 
@@ -98,7 +102,8 @@ impl SqlStandings {
     }
 
     /// The position of each of these entries: the number of entries before it. Of rows, one
-    /// statement for each 200; together they scan the entries before the last one once.
+    /// statement for each 200; together they scan the entries before the last one once, or those
+    /// behind a sample before each.
     pub async fn positions(&self, entries: &[RankedEntry]) -> Result<Vec<u64>> {
         let bound = |place: &RankedEntry| (place.key.to_i64(), place.member.to_string());
         self.counts(entries.iter().map(bound).collect()).await
@@ -110,6 +115,19 @@ impl SqlStandings {
         self.counts(keys.iter().map(bound).collect()).await
     }
 
+    /// The first keys of up to [`SCORES_MAX`] distinct scores from a place on, best first, and true
+    /// if no more follow. One SELECT.
+    pub async fn scores(
+        &self,
+        from: &RankedEntry,
+        layout: KeyLayout,
+    ) -> Result<(Vec<RankKey>, bool)> {
+        match &self.entries {
+            Entries::Rows(rows) => rows.scores(from, layout).await,
+            Entries::List(list) => Ok(list.scores(from.key, layout)),
+        }
+    }
+
     /// Up to `limit` entries from `from` on, in order, and the position of the first. `from` is
     /// included if it is still there.
     pub async fn forward(
@@ -119,12 +137,7 @@ impl SqlStandings {
     ) -> Result<(u64, Vec<RankedEntry>)> {
         let now = self.at_one_moment().await?;
         let position = now.positions(std::slice::from_ref(from)).await?[0];
-        Ok((position, now.entries_from(from, limit).await?))
-    }
-
-    /// As [`Self::forward`], without the position: counts nothing.
-    pub async fn entries_from(&self, from: &RankedEntry, limit: usize) -> Result<Vec<RankedEntry>> {
-        self.list(Part::From(from, 0), limit).await
+        Ok((position, now.list(Part::From(from, 0), limit).await?))
     }
 
     /// Up to `limit` entries after `last`, or the first ones, in order. Counts nothing.
@@ -155,8 +168,8 @@ impl SqlStandings {
         for page in order {
             let (position, limit) = pages[page];
             let part = match &last {
-                None => Part::At(position),
-                Some((known, entry)) => Part::From(entry, position - known),
+                Some((known, entry)) if !now.has_samples() => Part::From(entry, position - known),
+                _ => Part::At(position),
             };
             found[page] = now.list(part, limit).await?;
             last = found[page].first().map(|first| (position, first.clone())).or(last);
@@ -176,11 +189,11 @@ impl SqlStandings {
         entries.reverse();
         let position = match (before, entries.first()) {
             (Some(place), _) => now.positions(std::slice::from_ref(place)).await?[0],
-            (None, Some(first)) if self.is_size_older => {
+            (None, Some(first)) if self.size.is_none() => {
                 let position = now.positions(std::slice::from_ref(first)).await?[0];
                 position + entries.len() as u64
             }
-            (None, _) => self.size,
+            (None, _) => self.size.unwrap_or(0),
         };
         Ok((position, entries))
     }
@@ -199,7 +212,7 @@ impl SqlStandings {
         let center = RankedEntry { key, member: member.clone() };
         let (position, mut entries) = now.backward(Some(&center), above).await?;
         let first = position.saturating_sub(entries.len() as u64);
-        entries.append(&mut now.entries_from(&center, below + 1).await?);
+        entries.append(&mut now.list(Part::From(&center, 0), below + 1).await?);
         Ok(Some((first, entries)))
     }
 
@@ -227,9 +240,13 @@ impl SqlStandings {
         Ok(found)
     }
 
+    fn has_samples(&self) -> bool {
+        matches!(&self.entries, Entries::Rows(rows) if rows.has_samples())
+    }
+
     async fn at_one_moment(&self) -> Result<Self> {
         let entries = match &self.entries {
-            Entries::Rows(rows) => Entries::Rows(rows.at_one_moment().await?),
+            Entries::Rows(rows) => Entries::Rows(Box::new(rows.at_one_moment().await?)),
             Entries::List(list) => Entries::List(list.clone()),
         };
         Ok(Self { entries, ..*self })

@@ -60,7 +60,12 @@ impl Reader {
             standings,
             0,
             |store, now| async move { store.size(&now).await }.boxed(),
-            |in_sql| async move { Ok(in_sql.size()) },
+            |in_sql| async move {
+                match (in_sql.size(), &self.fallback) {
+                    (None, Some(fallback)) => fallback.size(&self.deployment, standings).await,
+                    (size, _) => Ok(size.unwrap_or(0)),
+                }
+            },
         )
         .await
     }
@@ -141,25 +146,6 @@ impl Reader {
                 async move { store.forward(&now, &start, limit).await }.boxed()
             },
             |in_sql| async move { in_sql.forward(from, limit).await },
-        )
-        .await
-    }
-
-    /// As [`Self::forward`], without the position.
-    pub async fn entries_from(
-        &self,
-        standings: &Standings,
-        from: &RankedEntry,
-        limit: usize,
-    ) -> Result<Vec<RankedEntry>> {
-        self.read(
-            standings,
-            vec![],
-            |store, now| {
-                let start = Start::Place(from.clone());
-                async move { Ok(store.forward(&now, &start, limit).await?.1) }.boxed()
-            },
-            |in_sql| async move { in_sql.entries_from(from, limit).await },
         )
         .await
     }
@@ -314,7 +300,7 @@ impl Reader {
         read: impl Fn(&'a Store, Cow<'a, Standings>) -> BoxFuture<'a, ranking::Result<T>> + Send + Sync,
     ) -> Result<Result<T, i64>> {
         let deadline = Instant::now() + self.timeout;
-        // SQL answers instead of a partition that waits longer.
+        // SQL answers instead of a partition that waits longer, or a window behind the present.
         let level_by = match &self.fallback {
             Some(_) => deadline.min(Instant::now() + RECOVERY_WAIT),
             None => deadline,
@@ -347,7 +333,9 @@ impl Reader {
                     }
                     continue;
                 }
-                ranking::Error::NotLevel(_) if Instant::now() >= level_by => {
+                ranking::Error::NotLevel(_) | ranking::Error::NotRolled(_)
+                    if Instant::now() >= level_by =>
+                {
                     return Err(error.into());
                 }
                 ranking::Error::NotLevel(partition) => {
@@ -356,7 +344,7 @@ impl Reader {
                     recovering.await.unwrap_or(Ok(()))
                 }
                 ranking::Error::NotRolled(no) => {
-                    let rolling = timeout_at(deadline, Box::pin(self.roll(BoardNo(no)))).await;
+                    let rolling = timeout_at(level_by, Box::pin(self.roll(BoardNo(no)))).await;
                     rolling.map_err(|_| ranking::Error::NotRolled(no))?
                 }
                 error => return Err(error.into()),

@@ -18,6 +18,7 @@ use ranking::window::roll::Rolls;
 use super::Moving;
 use crate::deployment::Deployment;
 use crate::partition::Partition;
+use crate::partition::home::fold_row;
 use entity::error::Result;
 use entity::history::score_event;
 
@@ -115,9 +116,7 @@ impl StagedPartition {
             let named = through.filter(|_| layout + 1 == target.layout());
             named.and_then(|through| through.get(&home)).map_or(i64::MAX, |&seq| seq)
         };
-        partition
-            .each_event(target, through, |place, event| replay.apply(target, place, event))
-            .await?;
+        partition.each_event(target, through, |row| fold_row(&mut replay, target, row)).await?;
         let mut standings = BTreeMap::new();
         for change in replay.changes()? {
             let entries = change.entries.into_iter();

@@ -37,7 +37,7 @@ pub struct Model {
     pub reason: String,
     /// The state.
     pub state: State,
-    /// Creation time, in Unix milliseconds.
+    /// Creation time by SQL's clock, in Unix milliseconds.
     pub created_at_ms: i64,
 }
 

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use ranking::board::Board;
 use ranking::id::BoardNo;
-use sea_orm::{ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, Select};
+use sea_orm::sea_query::UnionType;
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryTrait, Select};
 
 use super::score_event::{Column, Entity, in_order};
 use crate::sql::dialect::{integer, statement};
@@ -40,9 +41,13 @@ pub async fn count_in(
 /// The scores of a board that were earned in a span, in Unix milliseconds, and the removals and
 /// voids of any time, in the order of their members' histories.
 pub fn of_span(board: &Board, span: &Range<i64>) -> Select<Entity> {
-    let within = Condition::all().add(Column::AtMs.gte(span.start)).add(Column::AtMs.lt(span.end));
-    let of_board = Entity::find()
-        .filter(Column::BoardNo.eq(board.no.0))
-        .filter(Condition::any().add(Column::AtMs.is_null()).add(within));
-    in_order(of_board, board)
+    let of_board = || Entity::find().filter(Column::BoardNo.eq(board.no.0));
+    let timeless = of_board().filter(Column::AtMs.is_null());
+    let within = of_board().filter(Column::AtMs.gte(span.start)).filter(Column::AtMs.lt(span.end));
+    // Each has the index. For a condition with OR, SQLite may read all events of the board.
+    let mut both = within.into_query();
+    both.union(UnionType::All, timeless.into_query());
+    let mut events = Entity::find();
+    QueryTrait::query(&mut events).from_clear().from_subquery(both, Entity);
+    in_order(events, board)
 }

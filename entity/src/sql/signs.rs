@@ -41,16 +41,16 @@ pub struct Trouble {
     /// The number of other living processes on the same database file whose private Redis is
     /// another one.
     pub strangers: i64,
-    /// The number of events that SQL refused since an instant.
+    /// The number of events that SQL refused lately.
     pub dead_letters: i64,
 }
 
-/// Reads the signs of trouble for a process; events count that SQL refused since an instant in Unix
-/// milliseconds.
+/// Reads the signs of trouble for a process; events count that SQL refused within this many
+/// milliseconds, by its clock.
 pub async fn trouble(
     db: &impl ConnectionTrait,
     own: &process::Model,
-    since_ms: i64,
+    within_ms: i64,
 ) -> Result<Trouble, DbErr> {
     let backend = db.get_database_backend();
     let now = sql_now(backend);
@@ -58,13 +58,13 @@ pub async fn trouble(
         r#"SELECT {now},
         (SELECT COUNT(*) FROM "process" WHERE "id" <> $1 AND "heartbeat_at_ms" > {now} - {ALIVE_MS}
             AND "database" = $2 AND COALESCE("redis", '') <> COALESCE($3, '')),
-        (SELECT COUNT(*) FROM "dead_letter" WHERE "created_at_ms" >= $4)"#
+        (SELECT COUNT(*) FROM "dead_letter" WHERE "created_at_ms" >= {now} - $4)"#
     );
     let values: [Value; 4] = [
         own.id.clone().into(),
         own.database.clone().into(),
         own.redis.clone().into(),
-        since_ms.into(),
+        within_ms.into(),
     ];
     let answer = db.query_one_raw(statement(backend, sql, values)).await?;
     let answer = answer.ok_or_else(|| DbErr::RecordNotFound("the signs of trouble".to_owned()))?;

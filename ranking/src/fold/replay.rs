@@ -19,8 +19,7 @@ use crate::window::{Period, Window};
 pub struct Replay {
     /// The voided events, known before the first event is folded.
     voided: HashSet<EventPlace>,
-    /// Leaves out entries that do not fit a window while it is still being filled: the history has
-    /// not been checked against that window.
+    /// Leaves out entries that no key can hold.
     skips_unfit: bool,
     /// For some windows, an instant: periods that start before it are left out.
     skips_before_ms: HashMap<(BoardNo, Window), i64>,
@@ -48,8 +47,8 @@ impl Replay {
         self
     }
 
-    /// Leaves out entries that do not fit windows still being filled: recovery must not fail
-    /// because of them.
+    /// Leaves out entries that no key can hold: recovery must not fail because of them. The history
+    /// has not been checked against windows still being filled, and a row may have been edited.
     pub fn skipping_unfit(self) -> Self {
         Self { skips_unfit: true, ..self }
     }
@@ -188,7 +187,7 @@ impl Replay {
                     {
                         board.rules.nearest_key(id.window, period, *state)
                     }
-                    Err(_) if self.skips_unfit && !board.is_whole(id.window) => continue,
+                    Err(_) if self.skips_unfit => continue,
                     key => key?,
                 };
                 let members = entries.entry(id.clone()).or_default();

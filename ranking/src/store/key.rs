@@ -20,6 +20,7 @@
 //!                           as "<start in Unix ms> ready"
 //! laurel:{3}:recovery       the token of the process that recovers the partition; expires
 //! laurel:{3}:nowhere        never exists
+//! laurel:{0}:changes        the number of the last change of a board in SQL, in one partition only
 //! laurel:{3}:z:12.1:region%3Aeu:daily:2025-09-03
 //!            │ │  │ │         │     └ period       sorted set: member → rank key as a double
 //!            │ │  │ │         └ window
@@ -71,10 +72,11 @@ impl KeySpace {
     }
 
     /// True for a key that may be in a partition that no deployment has: the owner itself, the
-    /// token of a recovery, and what is staged.
+    /// token of a recovery, the number of changes, and what is staged.
     pub fn may_be_unowned(&self, partition: PartitionNo, key: &str) -> bool {
         key == self.owner(partition)
             || key == self.recovery(partition)
+            || key == self.changes()
             || key.starts_with(&self.of(partition, "stage:"))
     }
 
@@ -87,6 +89,11 @@ impl KeySpace {
     /// String: the seq up to which SQL had the commits when the log was last trimmed.
     pub fn settled(&self, partition: PartitionNo) -> String {
         self.of(partition, "settled")
+    }
+
+    /// String: the number of the last change of a board that SQL has had. One for all partitions.
+    pub fn changes(&self) -> String {
+        self.of(PartitionNo(0), "changes")
     }
 
     /// Stream: commits that SQL does not have yet, after the last ones that it has.

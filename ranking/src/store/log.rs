@@ -1,6 +1,7 @@
 //! A partition's log and head: read, measured and trimmed.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use futures::future::join_all;
 use redis::Pipeline;
@@ -21,6 +22,19 @@ pub struct LogRead {
     pub head: Head,
     /// The commits after the requested seq, oldest first.
     pub commits: Vec<Commit>,
+    /// The seq up to which SQL had the commits when the log was last trimmed.
+    pub settled: u64,
+}
+
+/// A part of a partition's log as it is, with the head.
+pub(crate) struct RawLog {
+    /// The text of the head.
+    pub(crate) head: Option<String>,
+    pub(crate) entries: LogEntries,
+    /// As in [`LogRead`].
+    pub(crate) settled: u64,
+    /// The run id of the server that answered.
+    pub(crate) run_id: Arc<str>,
 }
 
 /// Stream entries: ids and fields.
@@ -52,8 +66,8 @@ pub(crate) fn first_after(seq: u64) -> String {
     format!("{}-0", seq + 1)
 }
 
-/// A head and a part of a log.
-type LogRange = (Option<String>, LogEntries);
+/// A head, a part of a log, and the seq up to which SQL had it.
+type LogRange = (Option<String>, LogEntries, Option<String>);
 
 /// Asks for at most `count` entries of a log from an id on: `XRANGE`.
 fn ask_log(pipe: &mut Pipeline, log: &str, from: &str, count: usize) {
@@ -97,27 +111,28 @@ impl Store {
         seq: u64,
         count: usize,
     ) -> Result<LogRead> {
-        let (head, entries, run_id) =
+        let RawLog { head, entries, settled, run_id } =
             self.head_and_log(partition, &first_after(seq), count).await?;
         let head = self.check_level(partition, head.as_deref(), &run_id)?;
-        Ok(LogRead { head, commits: commits_of(partition, entries)? })
+        Ok(LogRead { head, commits: commits_of(partition, entries)?, settled })
     }
 
-    /// The text of the head and the raw log from an id on, level or not, and the run id of the
-    /// server that answered.
+    /// The log from an id on, level or not.
     pub(crate) async fn head_and_log(
         &self,
         partition: PartitionNo,
         from: &str,
         count: usize,
-    ) -> Result<(Option<String>, LogEntries, std::sync::Arc<str>)> {
-        let keys = [self.keys().head(partition), self.keys().log(partition)];
+    ) -> Result<RawLog> {
+        let keys = self.keys();
+        let keys = [keys.head(partition), keys.log(partition), keys.settled(partition)];
         let mut pipe = redis::pipe();
         let script = pipe.cmd("EVALSHA").arg(self.inner.scripts.log.get_hash());
         script.arg(keys.len()).arg(&keys).arg(from).arg(count);
         let ((read,), run_id): ((LogRange,), _) = self.read(&pipe).await?;
-        let (head, entries) = read;
-        Ok((head, entries, run_id))
+        let (head, entries, settled) = read;
+        let settled = settled.and_then(|text| text.parse().ok()).unwrap_or(0);
+        Ok(RawLog { head, entries, settled, run_id })
     }
 
     /// The heads of all partitions, in order; an error for a partition that is not level or whose

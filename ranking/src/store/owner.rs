@@ -91,6 +91,29 @@ impl Store {
         Owner::parse(&text)
     }
 
+    /// The number of the last change of a board that SQL has had, as it was noted last. One round
+    /// trip.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn noted_changes(&self) -> Result<Option<i64>> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("GET").arg(self.keys().changes());
+        let ((text,), _): ((Option<String>,), _) = self.read(&pipe).await?;
+        Ok(text.and_then(|text| text.parse().ok()))
+    }
+
+    /// Notes the number of the last change of a board. One round trip.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn note_changes(&self, last: i64) -> Result<()> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("SET").arg(self.keys().changes()).arg(last);
+        let ((_,), _): ((String,), _) = self.read(&pipe).await?;
+        Ok(())
+    }
+
     /// A key of a partition that holds data; `None` if there is none. `SCAN`: several round trips,
     /// O(keys of the server).
     ///

@@ -37,6 +37,12 @@ pub struct Found {
 }
 
 impl Found {
+    /// True if SQL had more than a cursor says: it has gone back, unless a persister has moved the
+    /// cursor since it was read.
+    pub fn had_more(&self, cursor_seq: u64) -> bool {
+        self.settled > cursor_seq
+    }
+
     /// True if the log leads from the cursor to the head.
     pub fn leads_on(&self, cursor_seq: u64, cursor_commit: &str) -> bool {
         let tip = self
@@ -101,13 +107,16 @@ impl Store {
         let (mut seq, mut parent) = (cursor_seq, cursor_commit.to_owned());
         let mut from = first_after(cursor_seq);
         loop {
-            let (text, log, run_id) = match self.head_and_log(partition, &from, 1000).await {
-                Err(Error::Corrupt(_)) => (None, vec![], found.run_id.clone()),
-                read => read?,
+            let (text, log) = match self.head_and_log(partition, &from, 1000).await {
+                Err(Error::Corrupt(_)) => (None, vec![]),
+                read => {
+                    let read = read?;
+                    if read.run_id != found.run_id {
+                        return Err(Error::NotLevel(partition.0));
+                    }
+                    (read.head, read.entries)
+                }
             };
-            if run_id != found.run_id {
-                return Err(Error::NotLevel(partition.0));
-            }
             if let Some(layout) = text.as_deref().and_then(Head::later_layout) {
                 let of_keys =
                     format!("keys of layout {layout}, and this program reads {KEY_LAYOUT}");
@@ -150,7 +159,7 @@ impl Store {
         loop {
             let log = match self.head_and_log(partition, &from, 1000).await {
                 Err(Error::Corrupt(_)) => return Ok(commits),
-                read => read?.1,
+                read => read?.entries,
             };
             let Some((last, _)) = log.last() else {
                 return Ok(commits);

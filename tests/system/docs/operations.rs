@@ -41,7 +41,12 @@ fn dashboard_expressions() -> Vec<String> {
 
 /// Runs `promtool check rules` on a file.
 fn check_rules(path: &Path) {
-    let output = Command::new("promtool").args(["check", "rules"]).arg(path).output();
+    run_promtool("check", path);
+}
+
+/// Runs `promtool check rules` or `promtool test rules` on a file.
+fn run_promtool(word: &str, path: &Path) {
+    let output = Command::new("promtool").args([word, "rules"]).arg(path).output();
     let output = output.expect("promtool can be started: `make test` installs Debian's prometheus");
     assert!(
         output.status.success(),
@@ -79,6 +84,65 @@ fn prometheus_takes_every_expression() {
     let groups = json!({ "groups": [{ "name": "dashboard", "rules": rules }] });
     fs::write(&file, groups.to_string()).unwrap();
     check_rules(&file);
+}
+
+/// The jobs of Prometheus for which an alert fires after 48 hours are just these.
+fn firing(alert: &str, jobs: &[&str]) -> Value {
+    let sample = |job: &&str| json!({ "labels": format!("{{job=\"{job}\"}}"), "value": 1 });
+    let samples: Vec<Value> = jobs.iter().map(sample).collect();
+    let expression =
+        format!("max by (job) (ALERTS{{alertname=\"{alert}\",alertstate=\"firing\"}})");
+    json!({ "expr": expression, "eval_time": "48h", "exp_samples": samples })
+}
+
+#[test]
+fn alerts_tell_deployments_apart_and_a_new_one_is_not_late_with_its_diff() {
+    // A value each ten minutes from 1970 on. The schedule is on, off, or lacks the program.
+    let (always, lately) = ("x288", "_x282");
+    let series = |job: &str, name: &str, label: &str, values: String| {
+        let series = format!("laurel_{name}{{job=\"{job}\"{label}}}");
+        json!({ "series": series, "values": values })
+    };
+    let mut input = vec![];
+    for (job, state, since, clean_at) in [
+        ("good", "on", always, 150_000),
+        ("stale", "on", always, 3600),
+        ("never", "on", always, 0),
+        ("new", "on", lately, 0),
+        ("off", "off", always, 3600),
+        ("off and new", "off", lately, 0),
+        ("lacking", "no_program", always, 150_000),
+    ] {
+        let values = |value: i64| match since == always {
+            true => format!("{value}{always}"),
+            false => format!("{lately} {value}x6"),
+        };
+        for other in ["on", "off", "no_program"] {
+            let label = format!(",state=\"{other}\"");
+            let value = values((other == state).into());
+            input.push(series(job, "integrity_schedule", &label, value));
+        }
+        let clean = values(clean_at);
+        input.push(series(job, "integrity_last_clean_timestamp_seconds", "", clean));
+        let up = i64::from(job != "good");
+        input.push(series(job, "up", ",store=\"sql\"", values(up)));
+    }
+    let tests = json!({
+        "rule_files": [program::root().join(ALERTS)],
+        "evaluation_interval": "10m",
+        "tests": [{
+            "interval": "10m",
+            "input_series": input,
+            "promql_expr_test": [
+                firing("LaurelNoCleanDiff", &["lacking", "never", "stale"]),
+                firing("LaurelSqlAway", &["good"]),
+            ],
+        }],
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tests.yml");
+    fs::write(&file, tests.to_string()).unwrap();
+    run_promtool("test", &file);
 }
 
 #[tokio::test]

@@ -1,16 +1,21 @@
 //! Clocks that differ: those of processes, where leases are judged by SQL's, and those of
 //! partitions.
 
+use engine::history::checkpoint::{self, Due};
 use engine::job::{self, Begun};
 use entity::board;
 use entity::board::reshard::Reshard;
 use entity::deployment::clock::Clock;
+use ranking::id::PartitionNo;
 use redis::AsyncCommands;
+use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::api::submission::submit_durably;
-use tests::clock::now_ms;
+use tests::boards::in_process::{point, submit_at, summing_board};
+use tests::boards::rolling::stores;
+use tests::clock::{DAY_MS, now_ms};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::reshard::reshard;
 
@@ -44,6 +49,31 @@ async fn a_process_whose_clock_is_ahead_takes_no_lease_of_another_one() {
         assert!(reshard.end(db, row.no).await.unwrap());
         stores.close().await;
     }
+}
+
+#[tokio::test]
+async fn a_process_whose_clock_is_ahead_keeps_no_other_one_from_signing() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let stores = stores(&deployment, 1).await;
+    let board = summing_board(&stores, "b", &[]).await;
+    let partition = stores.partition(PartitionNo(0));
+    let signed = async || {
+        submit_at(&stores, vec![point(&board, "ann", None)], now_ms()).await.unwrap();
+        partition.settle().await.unwrap();
+        checkpoint::make(&stores, Due::Daily).await.unwrap();
+        entity::history::checkpoint::last(&stores.db, partition.no).await.unwrap().unwrap()
+    };
+    stores.clock.set(now_ms() + 10 * DAY_MS);
+    let first = signed().await;
+    assert!(first.created_at_ms.abs_diff(now_ms()) < AHEAD_MS.unsigned_abs(), "{first:?}");
+    assert_eq!(signed().await.seq, first.seq, "none is due");
+    for days in [-1, 10] {
+        let aged = format!("UPDATE checkpoint SET created_at_ms = {}", now_ms() + days * DAY_MS);
+        stores.db.execute_unprepared(&aged).await.unwrap();
+        let before = entity::history::checkpoint::last(&stores.db, partition.no).await.unwrap();
+        assert!(signed().await.seq > before.unwrap().seq, "{days} days");
+    }
+    stores.close().await;
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use tests::documents::{ADD_FRIEND, REMOVE_ENTRY, SUBMIT_SCORES};
 use tests::jobs::diff::check_diff;
 use tests::servers::redis_node::RedisNode;
 use tests::wait::until;
+use tokio::time::sleep;
 
 const READS: &str = "
     query($window: String!, $at: DateTime!, $segment: String, $exact: Boolean!) {
@@ -53,9 +55,15 @@ const WINDOWS: [(&str, bool); 6] = [
 
 const SEGMENTS: [Option<&str>; 2] = [None, Some("region:eu")];
 
+/// The time in which a process looks at Redis and at SQL.
+const LOOKED_AT: Duration = Duration::from_secs(3);
+
 /// The longest time of a read while Redis is away. A debug program on a busy machine needs some of
 /// it.
 const SLOWEST: Duration = Duration::from_millis(2500);
+
+/// The longest time of a submission while Redis is known to be away.
+const REFUSED_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy)]
 enum Away {
@@ -151,8 +159,23 @@ async fn read_within(longest: Duration, api: &Api, at_ms: i64) -> (Vec<Value>, V
     (answers, sources)
 }
 
+/// Submits a score while Redis is known to be away, which is refused soon and in words.
+async fn check_refused(api: &Api, away: Away, number: i64) {
+    let scores = json!([{ "member": format!("m{number}"), "score": 1000 }]);
+    let variables = json!({ "board": "b", "scores": scores, "ack": "APPLIED" });
+    let began = Instant::now();
+    let refused = api.ask(Some(api.token()), SUBMIT_SCORES, variables).await;
+    assert!(began.elapsed() < REFUSED_MAX, "{away:?}: {:?}", began.elapsed());
+    let error = &refused.body["data"]["submitScores"]["results"][0]["error"];
+    assert_eq!(error["code"], "UNAVAILABLE", "{away:?}: {:?}", refused.body);
+    let said = error["message"].as_str().unwrap();
+    assert!(said.contains("nothing of this was written"), "{away:?}: {said}");
+}
+
 async fn check(sql: Sql) {
     let (api, mut redis) = start(sql).await;
+    // A process that has just started does not know how old SQL's answers are.
+    sleep(LOOKED_AT).await;
     let at_ms = now_ms();
     let (live, sources) = read(&api, at_ms).await;
     assert!(sources.iter().all(|source| source == "LIVE"), "{sources:?}");
@@ -174,13 +197,11 @@ async fn check(sql: Sql) {
         })
         .await;
         assert!(!api.is_ready().await);
-        let scores = json!([{ "member": "m1", "score": 1000 }]);
-        let variables = json!({ "board": "b", "scores": scores, "ack": "APPLIED" });
-        let refused = api.ask(Some(api.token()), SUBMIT_SCORES, variables).await;
-        let result = &refused.body["data"]["submitScores"]["results"][0];
-        let is_refused =
-            refused.codes() == ["UNAVAILABLE"] || result["error"]["code"] == "UNAVAILABLE";
-        assert!(is_refused, "{away:?}: {:?}", refused.body);
+        // Behind each other, then at once.
+        for number in 0..3 {
+            check_refused(&api, away, number).await;
+        }
+        join_all((0..24).map(|number| check_refused(&api, away, number % 6))).await;
         away.end(&mut redis);
         until("Redis answers again", async || {
             let (answers, sources) = read(&api, at_ms).await;

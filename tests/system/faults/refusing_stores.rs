@@ -1,11 +1,21 @@
 //! Stores that refuse writes: SQL one event for its content, Redis all of them for lack of memory.
 //! No other client suffers.
 
+use std::time::Duration;
+
+use engine::deployment::watch::Check;
+use engine::partition::persist::Progress;
+use engine::settings::Settings;
+use engine::settings::stores::Missing;
+use ranking::id::PartitionNo;
 use sea_orm::{ConnectionTrait, Statement};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use tests::api::Api;
 use tests::api::submission::{submit, submit_durably};
+use tests::boards::in_process::{point, submit_at, summing_board};
+use tests::clock::{DAY_MS, now_ms};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::figures;
 use tests::jobs::diff::check_diff;
@@ -98,6 +108,49 @@ async fn one_refused_event_among_a_thousand_is_found_in_a_slow_database() {
     .await;
     assert_eq!(deployment.number("SELECT count(*) FROM dead_letter").await, 1);
     db.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn many_refused_events_are_found_by_calls_that_each_end_early() {
+    let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
+    let settings = Settings { partitions: Some(1), ..deployment.settings() };
+    let db = settings.connect_sql(Missing::Create).await.unwrap();
+    let stores = settings.open(db).await.unwrap();
+    let board = summing_board(&stores, "b", &[]).await;
+    for statement in [
+        "ALTER TABLE score_event ADD CONSTRAINT poison CHECK (member NOT LIKE 'poison%')",
+        "CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql
+            AS 'BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END'",
+        "CREATE TRIGGER slow BEFORE INSERT ON score_event
+            FOR EACH STATEMENT EXECUTE FUNCTION pause()",
+    ] {
+        stores.db.execute_unprepared(statement).await.unwrap();
+    }
+    let member = |number| match number {
+        300..400 => format!("poison-{number}"),
+        _ => format!("member-{number}"),
+    };
+    let scores = (0..1000).map(|number| point(&board, &member(number), None)).collect();
+    submit_at(&stores, scores, now_ms()).await.unwrap();
+    // The clock of the persister must not hide from the watch that SQL refused them.
+    stores.clock.set(now_ms() - 10 * DAY_MS);
+    let mut calls = 0;
+    until("SQL has all others", async || {
+        calls += 1;
+        let partition = stores.partition(PartitionNo(0));
+        // Much less than the whole search takes.
+        let persisted = timeout(Duration::from_secs(3), partition.persist()).await;
+        matches!(persisted, Ok(Ok(Progress::Level { .. }))).then_some(())
+    })
+    .await;
+    assert!(calls > 2, "the search took {calls} calls");
+    assert_eq!(deployment.number("SELECT count(*) FROM score_event").await, 900);
+    assert_eq!(deployment.number("SELECT count(*) FROM dead_letter").await, 100);
+    stores.look().await;
+    let warnings = stores.watch.warnings();
+    let told = warnings.iter().find(|warning| warning.check == Check::DeadLetters);
+    assert!(told.is_some_and(|told| told.text.contains("refused 100 events")), "{warnings:?}");
+    stores.close().await;
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use engine::job::{self, Begun};
 use entity::sql::begin;
 use reqwest::StatusCode;
 use sea_orm::ConnectionTrait;
@@ -274,6 +275,36 @@ async fn a_process_stays_in_sight_after_its_connections_fell_silent() {
     })
     .await;
     send("CONT", &silent);
+    db.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_keeps_its_lease_after_its_connection_fell_silent() {
+    let server = Postgres::start(None);
+    let deployment = Deployment::on_postgres(&server, Redis::Own).await;
+    let stores = deployment.open_stores().await;
+    let begun = job::begin(&stores.db, &stores.clock, entity::job::IMPORT, None).await.unwrap();
+    let Begun::Running(running) = begun else { panic!("no other job is running") };
+    let db = deployment.sql().await;
+    let lock = begin(&db).await.unwrap();
+    lock.execute_unprepared("LOCK TABLE job IN SHARE ROW EXCLUSIVE MODE").await.unwrap();
+    running.progressed(0.5);
+    let waiting = r#"SELECT CAST(pid AS TEXT) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'
+            AND query LIKE 'UPDATE "job"%'"#;
+    let silent: Vec<String> = until("a heartbeat waits for the lock", async || {
+        let waiting: Vec<String> = deployment.column(waiting).await;
+        (!waiting.is_empty()).then_some(waiting)
+    })
+    .await;
+    send("STOP", &silent);
+    lock.rollback().await.unwrap();
+    let seen = async || deployment.number("SELECT heartbeat_at_ms FROM job").await;
+    let before = seen().await;
+    until("the heartbeats go on", async || (seen().await > before).then_some(())).await;
+    send("CONT", &silent);
+    running.end(Ok("done")).await.unwrap();
+    stores.close().await;
     db.close().await.unwrap();
 }
 

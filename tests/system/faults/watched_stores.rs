@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ranking::commit::Head;
 use reqwest::StatusCode;
 use sea_orm::{ConnectionTrait, Statement};
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::metrics::metrics_of;
 use tests::api::submission::{submit, submit_durably};
+use tests::clock::{DAY_MS, now_ms};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::diff::check_diff;
 use tests::servers::redis_cluster::free_port;
@@ -121,6 +123,22 @@ async fn an_eviction_policy_is_refused_at_the_start_and_told_while_it_holds() {
     configure(&deployment, "maxmemory-policy", "noeviction").await;
     until_ready_says(&api, StatusCode::OK, "ready\n").await;
     assert_eq!(warnings(&api, "eviction_policy").await, 0.0);
+}
+
+#[tokio::test]
+async fn a_clock_of_event_ids_that_stands_ahead_is_told() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    until_ready_says(&api, StatusCode::OK, "ready\n").await;
+    // As if the clock of Redis had been ten days ahead for a while.
+    let heads: Vec<String> = deployment.ask_redis(&["KEYS", "laurel:*:head"]).await;
+    let text: String = deployment.ask_redis(&["GET", &heads[0]]).await;
+    let head = Head::parse(&text).unwrap();
+    let head = Head { clock_ms: now_ms() + 10 * DAY_MS, ..head };
+    let () = deployment.ask_redis(&["SET", &heads[0], &head.to_text()]).await;
+    let sentence = "the clock of event ids is 239 h ahead in 1 of the partitions";
+    until_ready_says(&api, StatusCode::OK, sentence).await;
+    assert_eq!(warnings(&api, "clock").await, 1.0);
 }
 
 #[tokio::test]

@@ -10,9 +10,14 @@ use sea_orm::{ConnectionTrait, Statement};
 use serde_json::{Value, json};
 
 use tests::api::Api;
-use tests::api::submission::{submit, submit_durably};
+use tests::api::submission::{submit, submit_durably, submit_events};
+use tests::boards::regional::{random_games, regional, snapshot};
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::documents::CREATE_BOARD;
 use tests::jobs::diff::check_diff;
+use tests::jobs::seal::{retain, wait_until_sealed};
+use tests::model::game::seeded;
+use tests::model::oracle::Oracle;
 use tests::servers::program::signal;
 use tests::wait::until;
 
@@ -156,7 +161,7 @@ async fn with_a_backup() -> Arc<Deployment> {
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     submit_all(&api, (0..5).map(|number| format!("e{number}"))).await;
-    execute(&deployment, &format!("VACUUM INTO '{}'", deployment.path("backup"))).await;
+    back_up(&deployment).await;
     submit_all(&api, (5..10).map(|number| format!("e{number}"))).await;
     api.stop().await;
     deployment
@@ -182,6 +187,103 @@ async fn a_database_that_went_back_gets_from_the_log_what_it_lost() {
         assert_eq!(told["duplicates"], 1, "{number}");
     }
     assert_eq!(deployment.number(EVENTS).await, 10);
+    check_diff(&deployment);
+}
+
+/// Copies the database.
+async fn back_up(deployment: &Deployment) {
+    execute(deployment, &format!("VACUUM INTO '{}'", deployment.path("backup"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_went_back_behind_a_seal_seals_again() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    let game = random_games(&mut seeded(), 1, 1).remove(0);
+    let members = regional(&api, &game).await;
+    submit_events(&api, &game.board, &game.events).await;
+    let mut oracle = Oracle::new(game.board.clone());
+    game.events.iter().for_each(|event| {
+        oracle.submit(event);
+    });
+    let before = snapshot(&api, &oracle, &members).await;
+    deployment.settle().await;
+    back_up(&deployment).await;
+    retain(&api, &game.board, 0).await;
+    wait_until_sealed(&api, &game.board).await;
+    api.stop().await;
+    restore(&deployment);
+    let api = Api::start(&deployment).await;
+    until("the periods are live again", async || {
+        let after = snapshot(&api, &oracle, &members).await;
+        (after == before).then_some(())
+    })
+    .await;
+    check_diff(&deployment);
+    retain(&api, &game.board, 0).await;
+    wait_until_sealed(&api, &game.board).await;
+    let sealed = snapshot(&api, &oracle, &members).await;
+    let values = |said: Vec<(Value, Value)>| -> Vec<Value> {
+        said.into_iter().map(|(_, value)| value).collect()
+    };
+    assert_eq!(values(sealed), values(before));
+    check_diff(&deployment);
+}
+
+/// A board that was changed after the backup takes scores again, in its state of then.
+#[tokio::test]
+async fn a_database_that_went_back_behind_a_board_s_change_accepts_its_scores() {
+    let deployment = with_a_backup().await;
+    let api = Api::start(&deployment).await;
+    api.update_board(json!({ "slug": "b", "windows": [{ "name": "daily" }] })).await;
+    until("the window is ready", async || {
+        let ready = "{ board(slug: \"b\") { windows { ready } } }";
+        let board = api.data(ready, json!({})).await;
+        let windows = board["board"]["windows"].as_array().unwrap();
+        (windows.len() == 2 && windows.iter().all(|window| window["ready"] == true)).then_some(())
+    })
+    .await;
+    api.stop().await;
+    restore(&deployment);
+    let api = Api::start(&deployment).await;
+    until("scores are accepted", async || {
+        let told = submit(&api, "b", score("late")).await;
+        (told["accepted"] == 1 || told["duplicates"] == 1).then_some(())
+    })
+    .await;
+    deployment.settle().await;
+    assert_eq!(deployment.number(EVENTS).await, 11);
+    check_diff(&deployment);
+}
+
+/// The scores of a board that was made after the backup become those of no other board.
+#[tokio::test]
+async fn a_database_that_went_back_gives_out_no_number_that_redis_knows() {
+    let deployment = with_a_backup().await;
+    let api = Api::start(&deployment).await;
+    api.create_board(json!({ "slug": "x" })).await;
+    assert_eq!(submit_durably(&api, "x", score("of-x")).await["accepted"], 1);
+    api.stop().await;
+    restore(&deployment);
+    let token = deployment.admin_token().await.to_owned();
+    let api = Api::spawn(&deployment, &[], token).await;
+    until("the process says so", async || {
+        api.log().contains("which this database never gave out").then_some(())
+    })
+    .await;
+    let input = json!({ "input": { "slug": "y" } });
+    let told = api.ask(Some(api.token()), CREATE_BOARD, input).await;
+    assert_eq!(told.codes(), ["UNAVAILABLE"], "{}", told.body);
+    signal("KILL", api.pid());
+    drop(api);
+    let shown = deployment.api_output(&["adopt"]).await;
+    assert!(shown.contains("would be cleared"), "{shown}");
+    deployment.api_output(&["adopt", "--yes"]).await;
+    let api = Api::start(&deployment).await;
+    api.create_board(json!({ "slug": "y" })).await;
+    assert_eq!(submit_durably(&api, "y", score("of-y")).await["accepted"], 1);
+    let size = "{ board(slug: \"y\") { standings { size } } }";
+    assert_eq!(api.data(size, json!({})).await["board"]["standings"]["size"], 1);
     check_diff(&deployment);
 }
 

@@ -2,6 +2,8 @@
 //! of Redis says.
 
 use engine::deployment::Deployment as Stores;
+use engine::history::archive;
+use entity::board;
 use ranking::board::Board;
 use ranking::id::PartitionNo;
 use ranking::submission::Verdict;
@@ -44,6 +46,23 @@ async fn an_event_sent_again_through_a_process_whose_clock_is_days_off_counts_on
             let is_duplicate = matches!(verdict, Verdict::Duplicate { .. });
             assert!(is_duplicate, "{first} and {again} days, {is_flushed}: {verdict:?}");
         }
+    }
+    stores.close().await;
+}
+
+#[tokio::test]
+async fn a_job_whose_clock_is_ahead_archives_no_event_whose_id_counts() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let stores = stores(&deployment, 1).await;
+    let board = summing_board(&stores, "b", &[]).await;
+    let verdict = submit(&stores, &board, "e", 0).await;
+    assert!(matches!(verdict, Verdict::Accepted { .. }), "{verdict:?}");
+    let row = board::of_slug(&stores.db, "b").await.unwrap().unwrap();
+    for days in [0, 400] {
+        stores.clock.set(now_ms() + days * DAY_MS);
+        let planned = archive::plan(&stores, &row, i64::MAX).await.unwrap();
+        let why = planned.unwrap_err();
+        assert!(why.contains("dedup window"), "{days} days ahead: {why}");
     }
     stores.close().await;
 }

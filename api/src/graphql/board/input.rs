@@ -157,7 +157,7 @@ pub(crate) async fn create(
 ) -> crate::error::Result<Arc<CachedBoard>> {
     let row = board_row(app, input)?;
     let slug = row.slug.clone();
-    let row = board::insert(&app.deployment.db, row).await?.ok_or_else(|| {
+    let row = app.deployment.create_board(row).await?.ok_or_else(|| {
         Error::new(ErrorCode::AlreadyExists, format!("board {} already exists", shown(&slug)))
     })?;
     app.boards.changed(&slug);

@@ -16,8 +16,9 @@ const STEP_ENTRIES: std::ops::RangeInclusive<usize> = 16..=1000;
 
 impl App {
     /// The number of distinct scores that are better than that of each key. One walk from the top
-    /// serves all keys. A step reads 16 to 1,000 entries in two round trips and continues behind
-    /// the last score that it saw. So a score costs the same however many entries have it.
+    /// serves all keys. In Redis a step reads 16 to 1,000 entries in two round trips and continues
+    /// behind the last score that it saw; in SQL it looks up the next 500 scores. So a score costs
+    /// the same however many entries have it.
     ///
     /// # Errors
     /// The error of a read. The result of a key is `LIMIT_EXCEEDED` if [`DENSE_SCORES_MAX`] or more
@@ -37,18 +38,12 @@ impl App {
         let mut from = RankedEntry { key: RankKey::from_i64(0)?, member: MemberId::new(" ")? };
         let (mut scores, mut last, mut step) = (0, None, *STEP_ENTRIES.start());
         while left.peek().is_some() {
-            let entries = self.reader.entries_from(standings, &from, step).await?;
-            let is_end = entries.len() < step;
-            let mut fresh = 0;
-            for entry in &entries {
-                let score = layout.first_of_score(entry.key);
-                if last == Some(score) {
-                    continue;
-                }
+            let (fresh, is_end) = self.reader.scores(standings, &from, step).await?;
+            for &score in &fresh {
                 while let Some((_, index)) = left.next_if(|(key, _)| *key <= score) {
                     found[index] = Ok(scores);
                 }
-                (scores, last, fresh) = (scores + 1, Some(score), fresh + 1);
+                (scores, last) = (scores + 1, Some(score));
                 if scores == DENSE_SCORES_MAX {
                     break;
                 }
@@ -65,7 +60,7 @@ impl App {
                 break;
             };
             from.key = key;
-            step = (2 * fresh).clamp(*STEP_ENTRIES.start(), *STEP_ENTRIES.end());
+            step = (2 * fresh.len()).clamp(*STEP_ENTRIES.start(), *STEP_ENTRIES.end());
         }
         Ok(found)
     }

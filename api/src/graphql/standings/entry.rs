@@ -113,7 +113,7 @@ impl Entry {
             RankMethod::Dense => {
                 let position = self.found.position;
                 let depth = LookUp::Dense(&read.id, position.checked_ilog2().unwrap_or(0));
-                price::pay(state(ctx), depth, price::dense(position))?;
+                price::pay(state(ctx), depth, price::dense(app(ctx), read, position))?;
                 let bound = Bound { standings: read.clone(), key: Some(self.found.key) };
                 state(ctx).loaders.better_scores(bound).await?
             }

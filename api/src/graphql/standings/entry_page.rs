@@ -76,7 +76,7 @@ impl Standings {
 
     /// The number of entries, by the loader of the request.
     pub(crate) async fn count(&self, ctx: &Context<'_>) -> crate::error::Result<u64> {
-        price::pay(state(ctx), LookUp::Size(&self.read.id), price::size(&self.read))?;
+        price::pay(state(ctx), LookUp::Size(&self.read.id), price::size(app(ctx), &self.read))?;
         state(ctx).loaders.count(Bound { standings: self.read.clone(), key: None }).await
     }
 
@@ -101,7 +101,7 @@ impl Standings {
         below: usize,
     ) -> crate::error::Result<Vec<Entry>> {
         let _reading = state(ctx).loaders.reading();
-        let price = price::around(&self.read, above + below);
+        let price = price::around(app(ctx), &self.read, above + below);
         price::pay(state(ctx), LookUp::Around(&self.read.id, &member, above, below), price)?;
         let around = state(ctx).loaders.around(&self.read, member, above, below).await?;
         let Some((first, placed)) = around else { return Ok(vec![]) };

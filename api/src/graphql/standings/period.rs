@@ -157,7 +157,7 @@ async fn periods(
         label: read.period.label.clone(),
     };
     // Not by a look-up that waits for reads, as this is one of them.
-    state(ctx).spend(price::size(read))?;
+    state(ctx).spend(price::size(app(ctx), read))?;
     let size = state(ctx).loaders.read(app(ctx).reader.size(read)).await?;
     Ok(if size > 0 { vec![all] } else { vec![] })
 }

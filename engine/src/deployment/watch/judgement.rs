@@ -8,6 +8,11 @@ use super::{Check, Warning};
 /// The largest difference of two clocks that is not told, in milliseconds.
 const CLOCKS_DIFFER_MS_MAX: i64 = 1000;
 
+const HOUR_MS: i64 = 3_600_000;
+
+/// How far the clock of a partition may be ahead before it is told, in milliseconds.
+const EVENT_IDS_AHEAD_MS_MAX: i64 = HOUR_MS;
+
 /// The warnings about a server.
 pub(super) fn judge(server: &ServerHealth) -> Vec<Warning> {
     let at = &server.address;
@@ -107,6 +112,29 @@ pub(super) fn of_clock(place: &str, now_ms: i64, begin_ms: i64, end_ms: i64) -> 
     })
 }
 
+/// The clocks of all partitions, in order. One that is ahead stands until that time has come.
+pub(super) fn of_heads(
+    clocks: impl Iterator<Item = i64>,
+    now_ms: i64,
+    window_ms: i64,
+) -> Option<Warning> {
+    let ahead = clocks.map(|clock_ms| clock_ms - now_ms).enumerate();
+    let ahead: Vec<_> = ahead.filter(|(_, ahead_ms)| *ahead_ms > EVENT_IDS_AHEAD_MS_MAX).collect();
+    let &(partition, ahead_ms) = ahead.iter().max_by_key(|(_, ahead_ms)| *ahead_ms)?;
+    let known_ms = (window_ms - ahead_ms).max(0);
+    Some(Warning {
+        check: Check::Clock,
+        at: format!("partition {partition}"),
+        is_grave: false,
+        text: format!(
+            "the clock of event ids is {} h ahead in {} of the partitions, such as {partition}, as that of Redis once was: expected at most 1 h; it stands until that time has come, and an event that was accepted before the jump and over {} h ago counts twice if its client sends it again; let clients stop such retries, and synchronize the clock of Redis, such as by NTP",
+            ahead_ms / HOUR_MS,
+            ahead.len(),
+            known_ms / HOUR_MS
+        ),
+    })
+}
+
 /// Events that SQL refused, by their state.
 pub(super) fn of_dead_letters(counts: &[(State, i64)]) -> Option<Warning> {
     let of = |state: State| -> i64 {
@@ -185,6 +213,21 @@ mod tests {
         assert!(ahead.text.contains("3 s ahead of"), "{ahead}");
         let behind = of_clock("SQL", 5_000, 10_000, 10_500).unwrap();
         assert!(behind.text.contains("5 s behind"), "{behind}");
+    }
+
+    #[test]
+    fn partitions_whose_clock_is_ahead_are_told_with_the_ids_that_count_no_longer() {
+        let (now_ms, window_ms) = (1000 * HOUR_MS, 168 * HOUR_MS);
+        let told = |clocks: &[i64]| of_heads(clocks.iter().copied(), now_ms, window_ms);
+        assert_eq!(told(&[]), None);
+        assert_eq!(told(&[0, now_ms - 1, now_ms + HOUR_MS]), None);
+        let day = told(&[now_ms, now_ms + 24 * HOUR_MS, now_ms + 2 * HOUR_MS]).unwrap();
+        assert_eq!(day.at, "partition 1");
+        for part in ["24 h ahead in 2 of the partitions", "over 144 h ago", "expected"] {
+            assert!(day.text.contains(part), "{day}");
+        }
+        let year = told(&[now_ms + 9000 * HOUR_MS]).unwrap();
+        assert!(year.text.contains("9000 h ahead") && year.text.contains("over 0 h"), "{year}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! files.
 
 use ranking::id::BoardNo;
+use ranking::submission::Wanted;
 use ranking::window::Window;
 use ranking::window::seal::NEVER_MS;
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QuerySelect};
@@ -35,7 +36,13 @@ pub async fn plan(
             "it once had another number of shards; such boards cannot be archived".to_owned()
         ));
     }
-    let now_ms = deployment.clock.now_ms();
+    let partitions = deployment.partitions_of(&board);
+    let mut now_ms = deployment.clock.now_ms();
+    for partition in &partitions {
+        partition.settle().await?;
+        // Event ids are kept by the clock of the partition. That of this process may be ahead.
+        now_ms = now_ms.min(partition.snapshot(&Wanted::default()).await?.clock_ms);
+    }
     let mut before_ms = before_ms.min(now_ms - deployment.dedup.kept_ms());
     if let Some(lateness_ms) = row.lateness_max_ms {
         before_ms = before_ms.min(now_ms - lateness_ms);
@@ -65,8 +72,7 @@ pub async fn plan(
         before_ms = before_ms.min(open.start_ms);
     }
     let mut spans = vec![];
-    for partition in deployment.partitions_of(&board) {
-        partition.settle().await?;
+    for partition in partitions {
         spans.extend(span(partition, board.no, before_ms).await?);
     }
     if spans.is_empty() {

@@ -1,10 +1,10 @@
 //! Entries in memory, in order.
 
 use ranking::id::MemberId;
-use ranking::score::rank_key::RankKey;
+use ranking::score::rank_key::{KeyLayout, RankKey};
 use ranking::store::read::RankedEntry;
 
-use super::{Bound, Part};
+use super::{Bound, Part, SCORES_MAX};
 
 /// The entries of one of the standings.
 #[derive(Debug)]
@@ -50,6 +50,19 @@ impl List {
         bounds.iter().map(before).collect()
     }
 
+    /// The first keys of up to [`SCORES_MAX`] scores from a key on, best first, and true if no more
+    /// follow. O(log(size)) each.
+    pub(super) fn scores(&self, from: RankKey, layout: KeyLayout) -> (Vec<RankKey>, bool) {
+        let (mut scores, mut next) = (vec![], Some(from));
+        while let Some(least) = next.filter(|_| scores.len() < SCORES_MAX) {
+            let first = self.entries.partition_point(|entry| entry.key < least);
+            let Some(entry) = self.entries.get(first) else { return (scores, true) };
+            scores.push(layout.first_of_score(entry.key));
+            next = layout.next_score(entry.key);
+        }
+        (scores, next.is_none())
+    }
+
     /// Up to `limit` entries of a part. O(log(size) + limit).
     pub(super) fn part(&self, part: Part<'_>, limit: usize) -> Vec<RankedEntry> {
         let up_from = |from: usize| {
@@ -70,6 +83,8 @@ impl List {
 
 #[cfg(test)]
 mod tests {
+    use ranking::board::{Direction, TieBreak};
+
     use super::*;
 
     fn entry(key: i64, member: &str) -> RankedEntry {
@@ -94,6 +109,24 @@ mod tests {
         assert_eq!(shown(Part::Last, 2), "a2 c");
         let bounds = [(2, String::new()), (2, "c".into()), (9, String::new())];
         assert_eq!(list.counts(&bounds), [1, 2, 4]);
+    }
+
+    #[test]
+    fn each_score_is_told_once_by_its_first_key() {
+        let layout = KeyLayout::new(Direction::LowFirst, TieBreak::Earliest, 0, 1000);
+        let key = |score: i64, tick: i64| layout.encode(score, tick).unwrap();
+        let entries = [(0, 3), (0, 4), (2, 0), (7, 1), (7, 9)];
+        let member = MemberId::new("m").unwrap();
+        let list = |entries: &[(i64, i64)]| {
+            List::new(entries.iter().map(|&(of, tick)| (key(of, tick), member.clone())).collect())
+        };
+        let scores = list(&entries).scores(RankKey::from_i64(0).unwrap(), layout);
+        assert_eq!(scores, (vec![key(0, 0), key(2, 0), key(7, 0)], true));
+        assert_eq!(list(&entries).scores(key(3, 0), layout), (vec![key(7, 0)], true));
+        assert_eq!(list(&[]).scores(key(0, 0), layout), (vec![], true));
+        let many: Vec<(i64, i64)> = (0..=1000).map(|score| (score, 5)).collect();
+        let (scores, is_end) = list(&many).scores(key(1, 0), layout);
+        assert_eq!((scores.len(), is_end), (SCORES_MAX, false));
     }
 
     #[test]

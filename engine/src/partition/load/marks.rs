@@ -1,0 +1,66 @@
+//! The marks of a partition that is loaded from SQL.
+
+use std::collections::HashMap;
+
+use entity::board;
+use entity::board::reshard::Step;
+use entity::error::Result;
+use ranking::board::Board;
+use ranking::board::mark::BoardMark;
+use ranking::id::BoardNo;
+use ranking::store::recovery::Recovery;
+use ranking::store::write::Writes;
+use ranking::window::seal::{NEVER_MS, SealMark, SealName};
+
+use crate::partition::Partition;
+
+impl Partition<'_> {
+    /// Restores the marks of the partition: deleted boards, generations after the first, layouts
+    /// and seals. Those that a row no longer tells are left out.
+    pub(super) async fn load_marks(
+        self,
+        recovery: &Recovery,
+        rows: &[board::Model],
+        boards: &HashMap<BoardNo, Board>,
+        seq: u64,
+    ) -> Result<()> {
+        let keys = self.store.keys();
+        let mut writes = Writes::default();
+        for row in rows {
+            let windows = row.window_rows().unwrap_or_default().into_iter();
+            for window in windows.filter(|_| row.deleted_at_ms.is_none()) {
+                let Ok(rule) = window.name.parse() else {
+                    continue;
+                };
+                let name =
+                    SealName { board: BoardNo(row.no), generation: window.since, window: rule };
+                let sealed = window.sealed();
+                let mark = SealMark {
+                    sealing_before_ms: sealed.sealing_before_ms,
+                    dropped_before_ms: sealed.sealed_before_ms,
+                    seq,
+                };
+                if sealed.sealing_before_ms > NEVER_MS {
+                    writes.mark_seal(keys, self.no, name, mark);
+                }
+            }
+            let no = BoardNo(row.no);
+            if let Some(former) = boards.get(&no).and_then(|board| board.layouts.former.last()) {
+                writes.mark_layout(keys, self.no, no, former.before);
+            }
+            let reshard = row.reshard().unwrap_or_default();
+            let is_held = reshard.is_some_and(|reshard| reshard.step == Step::Held);
+            if row.deleted_at_ms.is_none() && row.generation == 1 && !is_held {
+                continue;
+            }
+            let generation = row.generation.unsigned_abs();
+            let mark = match row.deleted_at_ms {
+                Some(_) => BoardMark::Deleted,
+                None if is_held => BoardMark::Held(generation + 1),
+                None => BoardMark::Generation(generation),
+            };
+            writes.mark_board(keys, self.no, no, mark);
+        }
+        Ok(recovery.apply(&writes).await?)
+    }
+}
