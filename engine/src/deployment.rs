@@ -64,6 +64,7 @@ pub struct Deployment {
     pub watch: Arc<Watch>,
     /// The turns of partitions that are loaded.
     pub(crate) loads: Arc<Semaphore>,
+    pub(crate) reloaded: Arc<past::Reloaded>,
     /// The searches for events that SQL refuses.
     pub(crate) refusals: Arc<Refusals>,
     pub(crate) presence: Arc<Presence>,

@@ -8,6 +8,7 @@ pub mod follow;
 pub mod home;
 mod load;
 pub(crate) mod members_history;
+pub(crate) mod pasts;
 pub mod persist;
 pub(crate) mod recovery;
 mod settle;

@@ -72,14 +72,19 @@ impl PartitionHealth {
         now.saturating_duration_since(*self.waits_since.get_or_insert(now)) >= time
     }
 
-    /// True if its server, asked at that instant, has given no answer for so long already; called
-    /// after each look at it.
+    /// True if its server, asked at that instant, has given no answer for so long already, and
+    /// none to two looks; called after each look at it.
     pub(super) fn is_silent(&mut self, asked_at: Instant, now: Instant, time: Duration) -> bool {
         if self.is_level.is_some() {
             self.silent_since = None;
             return false;
         }
-        now.saturating_duration_since(*self.silent_since.get_or_insert(asked_at)) >= time
+        let Some(since) = self.silent_since else {
+            // One long pause of a server is over soon.
+            self.silent_since = Some(asked_at);
+            return false;
+        };
+        now.saturating_duration_since(since) >= time
     }
 
     /// Notes the seq of SQL's cursor.
@@ -252,7 +257,7 @@ mod tests {
         };
         // One that refuses at once, and one that lets the probe wait.
         assert!(!is_silent(None, 0, 0) && !is_silent(None, 1, 1) && is_silent(None, 2, 2));
-        assert!(!is_silent(Some(false), 3, 3) && is_silent(None, 4, 6));
+        assert!(!is_silent(Some(false), 3, 3) && !is_silent(None, 4, 6) && is_silent(None, 6, 8));
         assert!(!is_silent(Some(true), 7, 7) && !is_silent(None, 8, 9));
     }
 

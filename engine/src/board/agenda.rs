@@ -40,6 +40,8 @@ struct State {
     signs: Signs,
     /// The last change that Redis has been told of.
     noted: Option<i64>,
+    /// Why it was not told of a later one.
+    not_noted: Option<String>,
     rolls: Queue,
     seals: Queue,
     /// Boards with windows to fill or drop.
@@ -108,18 +110,28 @@ impl Agenda {
                 state.learn(row);
             }
         }
-        if self.lock().noted != Some(signs.last_change) {
-            // Redis may be away: the next round tells it.
-            match deployment.note_board_changes(signs.last_change).await {
-                Ok(()) => self.lock().noted = Some(signs.last_change),
-                Err(error) => tracing::debug!(%error, "changes of boards are not noted yet"),
-            }
-        }
+        self.note(deployment, signs.last_change).await;
         let mut state = self.lock();
         state.signs = signs;
         state.seen = Some(seen);
         state.look_at(now_ms);
         Ok(())
+    }
+
+    /// Tells Redis of the last change of a board. If Redis is away, the next round does.
+    async fn note(&self, deployment: &Deployment, last: i64) {
+        let redis = &deployment.redis_health;
+        if self.lock().noted == Some(last) || redis.is_away(&[PartitionNo(0)]) {
+            return;
+        }
+        let noted = deployment.note_board_changes(last).await;
+        let mut state = self.lock();
+        state.noted = noted.is_ok().then_some(last);
+        let text = noted.err().map(|error| error.to_string());
+        if let Some(error) = text.as_ref().filter(|_| text != state.not_noted) {
+            tracing::warn!(%error, "Redis is not told of changes of boards");
+        }
+        state.not_noted = text;
     }
 
     /// The signs of work, as last read.
@@ -153,6 +165,8 @@ impl Agenda {
         if state.heads.get(&partition).is_some_and(is_known) {
             return;
         }
+        // Redis may have lost what it was told.
+        state.noted = None;
         let former = state.heads.insert(partition, (head.epoch, head.run_id.clone()));
         if former.is_some() {
             let boards: Vec<i64> = state.rolls.of_board.keys().copied().collect();

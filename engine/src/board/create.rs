@@ -1,67 +1,78 @@
 //! Boards made under numbers that Redis knows nothing of.
 
+use std::collections::HashMap;
+
 use entity::board;
 use entity::error::Result;
-use entity::sql::begin;
+use entity::history::log_cursor;
 use futures::FutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use ranking::id::BoardNo;
+use ranking::commit::Head;
 
 use crate::deployment::Deployment;
 use crate::partition::Partition;
-use crate::partition::recovery::gone_back;
+use crate::partition::pasts::gone_back;
 
 /// The partitions that are looked at side by side.
 const PARTITIONS_AT_ONCE: usize = 16;
 
-/// How often a partition is looked at whose cursor moves meanwhile.
-const LOOKS_MAX: usize = 5;
+/// The commits of a log that are looked at.
+const COMMITS_MAX: usize = 100;
 
 impl Deployment {
     /// Inserts a board, and returns its row. Returns `None` if another board has the slug.
     ///
-    /// The number must be new to Redis, too: SQL that has gone back may give out one again, and
-    /// events of the board that had it would become this one's.
+    /// SQL that has gone back may give out a number again, and events of the board that had it
+    /// would become this one's. So it makes no board while Redis knows of boards that it lost.
     ///
     /// # Errors
     /// `Unavailable` if SQL has gone back, or if a store fails.
     pub async fn create_board(&self, row: board::Model) -> Result<Option<board::Model>> {
-        let transaction = begin(&self.db).await?;
-        let Some(row) = board::insert(&transaction, row).await? else {
-            transaction.rollback().await?;
-            return Ok(None);
-        };
-        let no = BoardNo(row.no);
+        self.check_changes().await?;
+        let behind = self.behind().await?;
         let checks: Vec<_> =
-            self.partitions().map(|partition| partition.check_new(no).boxed()).collect();
+            behind.into_iter().map(|partition| partition.check_boards().boxed()).collect();
         let checks = stream::iter(checks).buffer_unordered(PARTITIONS_AT_ONCE);
         checks.try_collect::<()>().await?;
-        transaction.commit().await?;
-        Ok(Some(row))
+        Ok(board::insert(&self.db, row).await?)
+    }
+
+    /// The partitions of which SQL may lack something that Redis has.
+    async fn behind(&self) -> Result<Vec<Partition<'_>>> {
+        let heads = self.store.heads().await?;
+        let cursors = log_cursor::all(&self.db).await?;
+        let at: HashMap<i32, (i64, &str)> = cursors
+            .iter()
+            .map(|cursor| (cursor.partition, (cursor.seq, cursor.commit_id.as_str())))
+            .collect();
+        let is_behind = |(partition, head): &(Partition<'_>, ranking::Result<Head>)| match head {
+            Ok(head) => {
+                let tip = (head.seq as i64, head.commit.as_str());
+                at.get(&partition.no.into()) != Some(&tip)
+            }
+            // It is loaded from SQL before it takes a score.
+            Err(_) => false,
+        };
+        let behind = self.partitions().zip(heads).filter(is_behind);
+        Ok(behind.map(|(partition, _)| partition).collect())
     }
 }
 
 impl Partition<'_> {
-    /// Checks that the partition has nothing that SQL lost, and no events of a board.
-    async fn check_new(self, no: BoardNo) -> Result<()> {
-        for _ in 0..LOOKS_MAX {
-            let cursor = self.cursor_or_root().await?;
-            let seq = cursor.seq as u64;
-            let found = self.store.find_log(self.no, seq, &cursor.commit_id).await?;
-            let events = found.descendants.iter().flat_map(|commit| &commit.events);
-            let how = if events.into_iter().any(|event| event.board == no) {
-                format!("Redis has events of board number {no}, which this database never gave out")
-            } else if found.had_more(seq) {
-                format!("it has commits to {seq}, and it had those to {}", found.settled)
-            } else {
-                return Ok(());
-            };
-            // A persister may have moved the cursor since.
-            if self.cursor_or_root().await? == cursor {
-                let why = format!("partition {self}: {}", gone_back(&how));
-                return Err(ranking::Error::Unavailable(why).into());
+    /// Checks that SQL knows the boards of the first commits that it does not have yet.
+    async fn check_boards(self) -> Result<()> {
+        let cursor = self.cursor_or_root().await?;
+        let read = self.store.log_after(self.no, cursor.seq as u64, COMMITS_MAX).await;
+        // One that is not level is loaded from SQL before it takes a score.
+        let Ok(log) = read else { return Ok(()) };
+        let events = log.commits.iter().flat_map(|commit| &commit.events);
+        let boards = events.map(|event| event.board).collect();
+        match board::some_given_out(&self.db, boards).await {
+            Err(entity::Error::Ranking(ranking::Error::Unavailable(why))) => {
+                let why = format!("partition {self}: {}", gone_back(&why));
+                Err(ranking::Error::Unavailable(why).into())
             }
+            checked => checked.map(|_| ()),
         }
-        Err(ranking::Error::Overloaded(format!("partition {self} is busy; try again")).into())
     }
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use entity::deployment as row;
 use entity::error::Result;
 use entity::history::commit;
+use entity::sql::signs;
 use ranking::commit::Commit;
 use ranking::id::PartitionNo;
 use ranking::store::owner::Owner;
@@ -123,7 +124,7 @@ impl Deployment {
         for partition in self.partitions() {
             partition.adopt(&owner).await?;
         }
-        Ok(())
+        Ok(self.store.note_changes(signs::read(&self.db).await?.last_change).await?)
     }
 }
 

@@ -20,7 +20,7 @@ use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait,
     IntoActiveModel, QueryFilter,
 };
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::partition::all_time_rows;
 use crate::partition::{HistoryTransaction, Partition};
@@ -46,6 +46,9 @@ const EVENTS_MAX: usize = 5000;
 /// The longest time of one transaction, with all that it reads: a connection that is silent must
 /// not be waited for. It is longer than SQLite waits for a lock.
 const PERSIST_TIMEOUT: Duration = Duration::from_secs(45);
+
+/// The pause before a cursor that is behind what SQL had is looked at again.
+const CURSOR_WAIT: Duration = Duration::from_millis(500);
 
 /// The most commits that stay in a log although SQL has them; the part of a full log that they are
 /// at most; and the most events in them, about.
@@ -98,7 +101,9 @@ impl Partition<'_> {
             return Err(not_level());
         }
         if log.settled > cursor.seq as u64 {
-            // Another persister has moved the cursor since, or SQL has gone back.
+            // Another persister has moved the cursor since, which a node of a cluster of databases
+            // may learn late, or SQL has gone back.
+            sleep(CURSOR_WAIT).await;
             let is_behind = self.cursor().await?.is_none_or(|now| log.settled > now.seq as u64);
             return if is_behind { Err(not_level()) } else { Ok(Progress::Beaten) };
         }

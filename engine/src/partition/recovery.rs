@@ -14,17 +14,16 @@
 //! A partition of another deployment, one of a Redis that was replaced, and one that knows of more
 //! in SQL than SQL has are left as they are: an operator decides by `laurel adopt`.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ranking::commit::Head;
 use ranking::store::is_out_of_memory;
 use ranking::store::owner::Owner;
-use ranking::store::recovery::{Found, Recovery};
+use ranking::store::recovery::Recovery;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::partition::Partition;
-use entity::board;
+use crate::partition::pasts::conflict;
 use entity::error::{Error, Result};
 use entity::history::log_cursor;
 
@@ -110,6 +109,7 @@ impl Partition<'_> {
             return Ok(false);
         }
         let run_id = self.store.run_id(self.no).await?;
+        self.give_back().await?;
         let cursor = self.cursor_or_root().await?;
         let Some(head) = self.whole_head(&cursor).await? else {
             return Ok(false);
@@ -280,62 +280,10 @@ impl Partition<'_> {
         }
     }
 
-    /// The reason why SQL, which has gone back, cannot take the commits that the log has for it: a
-    /// board was made or changed after that state.
-    pub(crate) async fn misfit(self, found: &Found) -> Result<Option<String>> {
-        let mut generations: BTreeMap<i64, u32> = BTreeMap::new();
-        for event in found.descendants.iter().flat_map(|commit| &commit.events) {
-            let last = generations.entry(event.board.0).or_default();
-            *last = event.generation.max(*last);
-        }
-        let numbers: Vec<i64> = generations.keys().copied().collect();
-        let rows = board::of_numbers(&self.db, &numbers).await?;
-        let known: BTreeMap<i64, u32> =
-            rows.iter().map(|row| (row.no, row.generation.unsigned_abs())).collect();
-        let misfit = generations.iter().find_map(|(no, generation)| match known.get(no) {
-            None => Some((no, "never gave out")),
-            Some(known) if known < generation => Some((no, "has in a former state")),
-            Some(_) => None,
-        });
-        Ok(misfit.map(|(no, how)| {
-            gone_back(&format!("Redis has events of board number {no}, which this database {how}"))
-        }))
-    }
-
     /// SQL's cursor, or the one from which a partition begins.
     pub(crate) async fn cursor_or_root(self) -> Result<log_cursor::Model> {
         Ok(self.cursor().await?.unwrap_or_else(|| log_cursor::Model::root(self.no)))
     }
-}
-
-/// The reason why a partition whose log does not lead from SQL's cursor to its head, which is of an
-/// epoch, is not to be loaded from SQL; `None` if it may be.
-fn conflict(
-    cursor: &log_cursor::Model,
-    found: &Found,
-    of_head: u64,
-    run_id: &str,
-) -> Option<String> {
-    let (seq, epoch) = (cursor.seq as u64, cursor.epoch.unsigned_abs());
-    if of_head > epoch || found.had_more(seq) {
-        return Some(gone_back(&format!(
-            "it has commits to {seq} of epoch {epoch}, and it had those to {} of epoch {of_head}, which the log no longer has",
-            found.settled
-        )));
-    }
-    if found.head.is_some() && of_head < epoch && cursor.is_retired(run_id) {
-        return Some(format!(
-            "this Redis was replaced: it is at epoch {of_head}, and the database goes on with another one at epoch {epoch}; correct LAUREL_REDIS_URL, or let `laurel adopt` move to this Redis, which shows first what would be lost"
-        ));
-    }
-    None
-}
-
-/// Words for an operator whose SQL is an earlier state of itself.
-pub(crate) fn gone_back(how: &str) -> String {
-    format!(
-        "the database has gone back: {how}; restore a later database, or let `laurel adopt` go on from this one, which shows first what would be lost"
-    )
 }
 
 /// Waits for an answer of SQL, up to [`SILENCE_MAX`].

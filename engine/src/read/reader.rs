@@ -333,9 +333,7 @@ impl Reader {
                     }
                     continue;
                 }
-                ranking::Error::NotLevel(_) | ranking::Error::NotRolled(_)
-                    if Instant::now() >= level_by =>
-                {
+                ranking::Error::NotLevel(_) if Instant::now() >= level_by => {
                     return Err(error.into());
                 }
                 ranking::Error::NotLevel(partition) => {
@@ -344,8 +342,14 @@ impl Reader {
                     recovering.await.unwrap_or(Ok(()))
                 }
                 ranking::Error::NotRolled(no) => {
-                    let rolling = timeout_at(level_by, Box::pin(self.roll(BoardNo(no)))).await;
-                    rolling.map_err(|_| ranking::Error::NotRolled(no))?
+                    let rolling = timeout_at(deadline, Box::pin(self.roll(BoardNo(no)))).await;
+                    match rolling.map_err(|_| ranking::Error::NotRolled(no))? {
+                        // It cannot be rolled, as when Redis is out of memory.
+                        Err(error) if error.is_transient() && Instant::now() >= level_by => {
+                            return Err(ranking::Error::NotRolled(no).into());
+                        }
+                        rolled => rolled,
+                    }
                 }
                 error => return Err(error.into()),
             };

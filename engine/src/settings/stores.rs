@@ -216,6 +216,7 @@ impl Settings {
                 .unwrap_or_else(|| self.sql.data_dir.join("checkpoint.key")),
             watch: Arc::new(Watch::new(self.redis_allow_volatile)),
             loads: Arc::new(Semaphore::new(LOADS_MAX)),
+            reloaded: Arc::default(),
             refusals: Arc::default(),
             presence,
             private_redis,

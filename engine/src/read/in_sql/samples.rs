@@ -29,6 +29,9 @@ pub(super) const SAMPLED_FROM: u64 = 10_000;
 /// The most samples that the process keeps.
 const SAMPLES_MAX: u64 = 1_000_000;
 
+/// How long samples are used at most.
+const SAMPLES_AGE: Duration = Duration::from_secs(600);
+
 /// The longest time of one pass; the entries below its last sample are counted from there.
 const SAMPLING_TIME: Duration = Duration::from_secs(300);
 
@@ -63,7 +66,9 @@ impl AllSamples {
     /// No samples yet.
     pub(in crate::read) fn new() -> Self {
         let weight = |_: &StandingsId, samples: &Arc<Samples>| 1 + samples.entries.len() as u32;
-        let kept = Cache::builder().max_capacity(SAMPLES_MAX).weigher(weight).build();
+        let kept = Cache::builder().max_capacity(SAMPLES_MAX).weigher(weight);
+        // A job may mend rows behind SQL's cursors.
+        let kept = kept.time_to_live(SAMPLES_AGE).build();
         Self { kept, turn: Arc::new(Semaphore::new(1)) }
     }
 
