@@ -16,7 +16,7 @@
 //! standings are equal to the last bit. The error of a sum of n events is at most n ·
 //! (2^−[bits](HalfLife::fraction_bits) + 2^−50) times the sum of their magnitudes: an event and its
 //! addition are each rounded to half of the last bit, and the intermediate doubles to four units in
-//! theirs.
+//! theirs. An addition whose scores cancel each other out loses less than a score of 1 as of 1970.
 
 use crate::window::{HalfLife, REACH_MS};
 
