@@ -11,6 +11,7 @@ use std::time::Duration;
 use engine::board::agenda::Agenda;
 use engine::deployment::Deployment;
 use entity::error::{Error, Result};
+use entity::history::log_cursor;
 use futures::FutureExt;
 use futures::future::join_all;
 use ranking::commit::Head;
@@ -42,6 +43,9 @@ const SERVERS_INTERVAL: Duration = Duration::from_secs(5);
 /// writer at a time.
 const TRANSACTIONS_MAX: usize = 8;
 const TRANSACTIONS_OF_SERVER_MAX: usize = 4;
+
+/// How often the persister asks whether SQL still has what it persisted.
+const CURSORS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long the rest of the log may take when the process stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(6);
@@ -94,6 +98,7 @@ pub(super) async fn persist(
     tokio::select! {
         () = pulse(signals, &rounds) => {}
         () = persister.follow_servers(&round) => {}
+        () = persister.watch_cursors() => {}
         () = persister.report_stuck() => {}
         _ = stop.changed() => {}
     }
@@ -212,6 +217,29 @@ impl Persister {
                             running.start(self, no, head, &transactions);
                         }
                     }
+                }
+            }
+        }
+    }
+
+    /// Begins again with partitions whose cursors have gone back in SQL: the log may still have what
+    /// a database from a backup lacks, even if no commit follows.
+    async fn watch_cursors(&self) {
+        loop {
+            sleep(CURSORS_INTERVAL).await;
+            let before = self.lock().settled.clone();
+            let Ok(Ok(cursors)) =
+                timeout(CURSORS_INTERVAL, log_cursor::all(&self.deployment.lookups)).await
+            else {
+                continue;
+            };
+            for cursor in cursors {
+                let Ok(no) = u16::try_from(cursor.partition).map(PartitionNo) else { continue };
+                let Some(head) = before.get(&no) else { continue };
+                let seq = cursor.seq.unsigned_abs();
+                if seq < head.seq || (seq == head.seq && cursor.commit_id != head.commit) {
+                    tracing::warn!(partition = %no, "SQL's cursor has gone back");
+                    self.lock().settled.remove(&no);
                 }
             }
         }

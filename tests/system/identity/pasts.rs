@@ -18,6 +18,7 @@ use tests::jobs::diff::check_diff;
 use tests::jobs::seal::{retain, wait_until_sealed};
 use tests::model::game::seeded;
 use tests::model::oracle::Oracle;
+use tests::servers::postgres_node::PostgresNode;
 use tests::servers::program::signal;
 use tests::wait::until;
 
@@ -193,6 +194,24 @@ async fn a_database_that_went_back_gets_from_the_log_what_it_lost() {
 /// Copies the database.
 async fn back_up(deployment: &Deployment) {
     execute(deployment, &format!("VACUUM INTO '{}'", deployment.path("backup"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_went_back_beside_an_idle_process_gets_from_the_log_what_it_lost() {
+    let mut server = PostgresNode::start(|_| ());
+    let deployment = Deployment::on_node(&server, Redis::Own);
+    let api = Api::start(&deployment).await;
+    api.create_board(json!({ "slug": "b" })).await;
+    submit_all(&api, (0..5).map(|number| format!("e{number}"))).await;
+    server.back_up();
+    submit_all(&api, (5..10).map(|number| format!("e{number}"))).await;
+    server.restore();
+    // No score follows.
+    until("the database has all events", async || {
+        (deployment.number(EVENTS).await == 10).then_some(())
+    })
+    .await;
+    check_diff(&deployment);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
