@@ -222,8 +222,8 @@ impl Persister {
         }
     }
 
-    /// Begins again with partitions whose cursors have gone back in SQL: the log may still have what
-    /// a database from a backup lacks, even if no commit follows.
+    /// Begins again with partitions whose cursors have gone back in SQL: the log may still have
+    /// what a database from a backup lacks, even if no commit follows.
     async fn watch_cursors(&self) {
         loop {
             sleep(CURSORS_INTERVAL).await;

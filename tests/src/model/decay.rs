@@ -14,8 +14,8 @@ pub fn worth(events: &[Earned], half_life: HalfLife, at_ms: i64) -> (f64, f64) {
     let gross: f64 = events.iter().map(|&(score, at)| score.abs() as f64 * weight(at)).sum();
     let unit = 2_f64.powi(1 - half_life.fraction_bits() as i32);
     let off = gross * unit * (events.len() + 2) as f64;
-    // What is left of a sum after an addition counts as 0 once it is below one unit as of 1970. Next
-    // to 0, doubles have fewer digits.
+    // An addition whose remainder is below one unit as of 1970 leaves 0. Next to 0, doubles have
+    // fewer digits.
     let lost = weight(0) * events.len() as f64;
     (sum, off + lost + f64::MIN_POSITIVE)
 }
