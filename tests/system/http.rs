@@ -10,3 +10,4 @@ mod private_boards;
 mod schema;
 mod specification;
 mod tokens;
+mod validation;

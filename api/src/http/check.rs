@@ -5,6 +5,7 @@
 //! is spread; the checks of async-graphql, which come afterwards, follow each spread, so the number
 //! of fields that a query expands to is bounded here.
 
+mod arguments;
 pub(crate) mod cost;
 mod text;
 pub(crate) mod types;
@@ -93,6 +94,10 @@ impl Checks {
             }
             error
         })?;
+        let operations = document.operations.iter().count() as u64;
+        cost::at_most(operations, self.limits.operations_max, "operations")
+            .map_err(server_error)?;
+        arguments::check(&document)?;
         let document = Arc::new(document);
         if query.len() <= DOCUMENT_KEPT_BYTES_MAX {
             self.documents.insert(query.to_owned(), document.clone());

@@ -62,7 +62,6 @@ pub fn of(
     variables: &Variables,
     limits: &RequestLimits,
 ) -> Result<Cost> {
-    at_most(document.operations.iter().count() as u64, limits.operations_max, "operations")?;
     let mut counts = Counts::new(document, variables, limits);
     let mut all = Sum::default();
     for (_, operation) in document.operations.iter() {
@@ -104,7 +103,11 @@ fn too_deep() -> Error {
     ))
 }
 
-fn at_most(count: u64, max: u32, things: &str) -> Result<()> {
+/// Refuses more of some things than a setting allows.
+///
+/// # Errors
+/// `LIMIT_EXCEEDED` with both numbers.
+pub fn at_most(count: u64, max: u32, things: &str) -> Result<()> {
     if count <= u64::from(max) {
         return Ok(());
     }

@@ -1,14 +1,18 @@
 //! The text of a query, before it is parsed: its length, its tokens, its strings.
 
+use std::collections::HashSet;
+
 use engine::settings::RequestLimits;
+use ranking::shown;
 
 use crate::error::{Error, Result};
 
 /// Checks a text. It follows the lexical grammar of GraphQL as far as counting needs it; the parser
-/// judges everything else.
+/// judges everything else, but keeps only the last of two fields of an input object with one name.
 ///
 /// # Errors
-/// `LIMIT_EXCEEDED` if the text is too long, or has too many tokens or too long a string.
+/// `LIMIT_EXCEEDED` if the text is too long, or has too many tokens or too long a string,
+/// `BAD_USER_INPUT` if an input object has a field twice.
 pub fn check(query: &str, limits: &RequestLimits) -> Result<()> {
     if query.len() > limits.query_bytes_max as usize {
         return Err(Error::limit_exceeded(format!(
@@ -19,9 +23,11 @@ pub fn check(query: &str, limits: &RequestLimits) -> Result<()> {
     }
     let mut rest = query.as_bytes();
     let mut tokens = 0;
+    let mut objects = Objects::default();
     while let Some((length, kind)) = next(rest) {
         if kind == Kind::Token {
             tokens += 1;
+            objects.follow(&rest[..length])?;
         }
         if rest[0] == b'"' && length > limits.string_bytes_max as usize {
             return Err(Error::limit_exceeded(format!(
@@ -38,6 +44,40 @@ pub fn check(query: &str, limits: &RequestLimits) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// The input objects around a token. Within parentheses, braces are those of input objects.
+#[derive(Default)]
+struct Objects<'t> {
+    parentheses: usize,
+    /// The names of their fields so far.
+    fields: Vec<HashSet<&'t [u8]>>,
+    /// The token before, if it may be the name of a field.
+    name: Option<&'t [u8]>,
+}
+
+impl<'t> Objects<'t> {
+    fn follow(&mut self, token: &'t [u8]) -> Result<()> {
+        let name = self.name.take();
+        match token {
+            b"(" => self.parentheses += 1,
+            b")" => self.parentheses = self.parentheses.saturating_sub(1),
+            b"{" if self.parentheses > 0 => self.fields.push(HashSet::new()),
+            b"}" => drop(self.fields.pop()),
+            b":" => {
+                if let (Some(fields), Some(name)) = (self.fields.last_mut(), name)
+                    && !fields.insert(name)
+                {
+                    return Err(Error::bad_input(format!(
+                        "an input object has the field {} twice: expected it once",
+                        shown(&String::from_utf8_lossy(name))
+                    )));
+                }
+            }
+            _ => self.name = Some(token),
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +131,7 @@ fn string(text: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::check::cost::tests::limits;
 
     fn tokens(text: &str) -> usize {
         let mut rest = text.as_bytes();
@@ -100,6 +141,20 @@ mod tests {
             rest = &rest[length..];
         }
         tokens
+    }
+
+    #[test]
+    fn an_input_object_has_each_field_once() {
+        let is_refused = |text: &str| check(text, &limits()).is_err();
+        assert!(is_refused("{ a(b: { c: 1, c: 2 }) }"));
+        assert!(is_refused("{ a(b: [{ c: 1 }, { d: { e: 1 }, c: 1, d: 2 }]) }"));
+        assert!(is_refused("query($b: B = { c: 1, c: 1 }) { a(b: $b) }"));
+        assert!(!is_refused(
+            "{ a(b: { c: { c: 1 }, d: \"c:\" }) { a: c a: c } b(b: { c: c }) { c } }"
+        ));
+        assert!(!is_refused(
+            "query($a: A = { b: 1 }, $b: A = { b: 1 }) { a(b: [{ c: $a }, { c: $b }]) }"
+        ));
     }
 
     #[test]

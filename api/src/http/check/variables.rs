@@ -139,9 +139,11 @@ fn other_shape(needed: &Type, value: &Value) -> Option<&'static str> {
         (BaseType::List(item), value) => other_shape(item, value),
         (BaseType::Named(_), Value::List(_)) => Some("a list"),
         (BaseType::Named(name), Value::Object(_)) => {
-            (!TYPES.is_input_object(name)).then_some("an object")
+            TYPES.input_object(name).is_none().then_some("an object")
         }
-        (BaseType::Named(name), _) => TYPES.is_input_object(name).then_some("a single value"),
+        (BaseType::Named(name), _) => {
+            TYPES.input_object(name).is_some().then_some("a single value")
+        }
     }
 }
 

@@ -169,7 +169,7 @@ impl<'d> Asked<'d> {
                 (value, Some(failures)) => {
                     let value = value.unwrap_or_default();
                     let type_name = field.on.map_or(type_name, Name::as_str);
-                    let needed = TYPES.of_field(type_name, field.name);
+                    let needed = TYPES.field(type_name, field.name).map(|field| &field.of);
                     match needed {
                         Some(needed) => match field.below.completed(value, needed, failures) {
                             Some(value) => value,
