@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use tests::trial::world::{RedisServers, Shape, SmallDiskOf, World};
-use tests::wait::until;
+use tests::wait::{until, until_blocking};
 use tokio::time::sleep;
 
 use crate::fault::{Fault, Loses, Part, Refuses};
@@ -37,7 +37,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         loses: Loses::WithRedis,
         refuses: Refuses::Any,
         part: Part::Soak,
-        inject: |world, _| Box::pin(load_slowly(world)),
+        inject: |world, rng| Box::pin(load_slowly(world, rng)),
     },
     Fault {
         name: "forgotten_scripts",
@@ -114,11 +114,17 @@ async fn stop(world: &mut World, rng: &mut StdRng) {
     world.redis[0].signal("CONT");
 }
 
-async fn load_slowly(world: &mut World) {
-    world.redis[0].kill();
+async fn load_slowly(world: &mut World, rng: &mut StdRng) {
+    let duration = world.duration(rng);
+    let redis = &mut world.redis[0];
+    redis.kill();
     // Each key or command of its files takes so many microseconds more, and clients are told.
-    let slowly = ["--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024"];
-    world.redis[0].launch_with(&slowly);
+    redis.spawn(&["--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024"]);
+    sleep(duration).await;
+    until_blocking("redis-server loads at its own speed", || {
+        redis.try_ask::<()>(&["CONFIG", "SET", "key-load-delay", "0"])
+    });
+    redis.wait_until_loaded();
 }
 
 async fn forget_scripts(world: &mut World, rng: &mut StdRng) {

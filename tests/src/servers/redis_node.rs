@@ -44,6 +44,11 @@ impl RedisNode {
     /// Like [`Self::launch`], with more arguments.
     pub fn launch_with(&mut self, arguments: &[&str]) {
         self.spawn(arguments);
+        self.wait_until_loaded();
+    }
+
+    /// Waits until it has loaded its data.
+    pub fn wait_until_loaded(&self) {
         until_blocking("redis-server answers", || self.try_ask::<String>(&["PING"]));
     }
 
