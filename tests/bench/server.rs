@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::stores::Stores;
-use tests::servers::program::SERVER;
+use tests::servers::program::{self, SERVER};
 
 /// Sends the requests of a file, a body a line, one after the other; at the end prints what came of
 /// it as JSON.
@@ -75,9 +75,7 @@ impl Drop for Server {
 
 /// A program of the release build, with the settings of the stores.
 pub(crate) fn program(stores: &Stores, name: &str) -> Command {
-    let this = std::env::current_exe().unwrap();
-    let release = this.ancestors().nth(2).unwrap();
-    let mut command = Command::new(release.join(name));
+    let mut command = program::command(name);
     command
         .env("LAUREL_DATA_DIR", stores.dir().join("data"))
         .env("LAUREL_REDIS_URL", stores.redis_url())

@@ -80,7 +80,8 @@ fn build(directory: &Path) {
     assert!(status.success(), "the programs do not build");
 }
 
-fn command(program: &str) -> Command {
+/// A command of one of them, without the settings of this process.
+pub fn command(program: &str) -> Command {
     let mut command = Command::new(PROGRAMS.get_or_init(programs).join(program));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("LAUREL_") {
