@@ -2,10 +2,11 @@
 //! against Redis and SQL.
 
 mod archived;
+mod fold;
 mod in_sql;
+pub(crate) mod small;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use engine::deployment::Deployment;
@@ -20,9 +21,7 @@ use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 use ranking::window::roll::{Coverage, Rolls};
-use ranking::window::seal::NEVER_MS;
 use sea_orm::EntityTrait;
-use tokio::task::spawn_blocking;
 
 use super::findings::Findings;
 use super::rows::{Rows, Walk};
@@ -30,19 +29,13 @@ use super::second_look::Suspects;
 use super::sets::{Digest, SetChunk, Sets};
 use super::sums::{Hashed, Sum};
 use crate::diff::finding::{Finding, What};
-use crate::frame::fold::{Which, folded};
-use crate::frame::history::{self, History, through_ms};
+use crate::frame::fold::Which;
 use crate::job::Job;
-use archived::ArchivedTotals;
+use fold::Fold;
 
 /// The partitions that hold a board's shards.
 pub(crate) fn partitions(deployment: &Deployment, board: &Board) -> Vec<PartitionNo> {
     deployment.store.partitions().of_board(board)
-}
-
-/// Reads the history of the members whose entries lie in a partition.
-async fn history_of(partition: Partition<'_>, board: &Board, job: &Job) -> Result<History> {
-    history::read_in(partition.deployment, board, &[partition], job).await
 }
 
 /// A board's part in one partition.
@@ -71,42 +64,30 @@ pub(crate) struct Compared {
 }
 
 impl PartitionDiff<'_> {
-    /// Compares the part in full.
-    pub(crate) async fn compare(&self, findings: &mut Findings) -> Result<Compared> {
+    /// Compares the part in full. Its board may be [small](small::is_small).
+    pub(crate) async fn compare(
+        &self,
+        is_small: bool,
+        findings: &mut Findings,
+    ) -> Result<Compared> {
         let (board, partition) = (self.board, self.partition);
-        let history = Arc::new(history_of(partition, board, self.job).await?);
-        let rolls = self.rolls().await?;
-        let through_ms = through_ms(&BTreeMap::from([(partition.no, rolls.clone())]), rolls.now_ms);
+        let (mut fold, rolls) = Fold::begin(self, is_small).await?;
         let mut suspects = Suspects::new(partition, board);
         let (mut digest, mut entries) = (Digest::default(), 0);
         let (mut ids, mut standing) = (BTreeSet::new(), Sum::default());
         let found_before = findings.count;
         let mut left: BTreeSet<&String> = self.keys.iter().collect();
-        let archived = ArchivedTotals::of(self, &history).await?;
-        let of_all = archived.as_ref().map(|archived| archived.and_later(board, &history.counted));
-        let of_all = of_all.transpose()?.flatten();
         let is_whole = |window: &&Window| board.is_whole(**window);
         for &window in board.rules.windows.iter().filter(is_whole) {
             self.job
                 .stage(&format!("{}: folding {window} of partition {partition}", self.row.slug), 0);
-            let has_sealed = board.sealed(window).sealed_before_ms > NEVER_MS;
-            let which = if has_sealed { Which::Every } else { Which::Open };
-            let rows = {
-                let (board, history) = (board.clone(), Arc::clone(&history));
-                let of_all = of_all.clone().filter(|_| window == Window::All);
-                let fold = spawn_blocking(move || {
-                    let events = of_all.as_ref().unwrap_or(&history.counted);
-                    let folded = folded(&board, window, events, through_ms, which)?;
-                    Rows::of_fold(&board, window, folded)
-                });
-                fold.await??
-            };
+            let rows = fold.rows(self, window, &rolls).await?;
             entries += rows.len();
             ids.extend(rows.lists().cloned());
             if window == Window::All {
                 standing = self.compare_standing(&rows, &mut suspects, findings).await?;
             }
-            if has_sealed {
+            if Which::of(board, window) == Which::Every {
                 self.compare_sealed(window, &rows, &mut suspects, findings).await?;
             }
             let of_window = |key: &&String| {
@@ -125,7 +106,7 @@ impl PartitionDiff<'_> {
         let keys: Vec<String> = left.into_iter().cloned().collect();
         self.compare_redis(&keys, &Rows::default(), &rolls, &mut digest, &mut suspects, findings)
             .await?;
-        let archived = match &archived {
+        let archived = match fold.archived() {
             Some(archived) => archived::compare(self, archived, &mut suspects, findings).await?,
             None => Sum::default(),
         };

@@ -10,12 +10,14 @@ use entity::history::score_event;
 use entity::integrity::integrity_proof;
 use ranking::board::Board;
 use ranking::id::PartitionNo;
+use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ActiveEnum, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use serde::Serialize;
 
 use super::files;
 use super::findings::Findings;
 use super::part::PartitionDiff;
+use super::part::small::is_small;
 use super::sets::digest;
 use super::sums::{Hashed, Sums, sums};
 
@@ -48,6 +50,7 @@ impl Proven {
 
 /// A board's layouts and sums as they were before the comparison.
 pub(crate) struct Proving {
+    is_small: bool,
     layouts: BTreeMap<PartitionNo, String>,
     sums: BTreeMap<PartitionNo, Sums>,
 }
@@ -67,8 +70,9 @@ impl Proving {
             let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
             layouts.insert(partition, layout(row, &mark));
         }
-        let sums = sums(deployment, board, partitions).await?;
-        Ok(Self { layouts, sums })
+        let is_small = is_small(deployment, board).await?;
+        let sums = sums(deployment, board, partitions, is_small).await?;
+        Ok(Self { is_small, layouts, sums })
     }
 
     /// Proves a part clean by digests and sums if `may_be_proven` and they match. Otherwise
@@ -94,10 +98,11 @@ impl Proving {
             proven.by_digest += 1;
             return Ok(entries);
         }
-        let compared = part.compare(findings).await?;
+        // A full comparison folds the history as a rebuild does.
+        let compared = part.compare(self.is_small && may_be_proven, findings).await?;
         let entries = compared.entries as u64;
         if let (Some((redis, rows)), Some(sums)) = (compared.seen, self.sums.get(&partition.no))
-            && is_unchanged(part, sums.cursor.seq).await?
+            && self.is_unchanged(part, sums.cursor.seq).await?
         {
             let proof = integrity_proof::Model {
                 board_no: board.no.0,
@@ -133,7 +138,8 @@ impl Proving {
         let is_same = proof.layout == self.layouts[&partition.no]
             && proof.files == files
             && proof.seq <= sums.cursor.seq;
-        if !is_same || !leads_on(part, &proof).await? || !is_unchanged(part, proof.seq).await? {
+        if !is_same || !leads_on(part, &proof).await? || !self.is_unchanged(part, proof.seq).await?
+        {
             return Ok(None);
         }
         part.job.stage(
@@ -147,8 +153,24 @@ impl Proving {
         let Some(redis) = part.digest().await? else {
             return Ok(None);
         };
-        let is_proven = redis == proof.redis && is_unchanged(part, proof.seq).await?;
+        let is_proven = redis == proof.redis && self.is_unchanged(part, proof.seq).await?;
         Ok(is_proven.then_some(proof.entries.unsigned_abs()))
+    }
+
+    /// True if the partition has no event of the board after `seq`.
+    async fn is_unchanged(&self, part: &PartitionDiff<'_>, seq: i64) -> Result<bool> {
+        use score_event::Column::{BoardNo, Partition as In, Seq};
+        let partition = i32::from(part.partition.no);
+        part.partition.settle().await?;
+        let later = score_event::Entity::find()
+            .filter(BoardNo.eq(part.board.no.0))
+            .filter(match self.is_small {
+                true => Expr::col(In).add(0).eq(partition),
+                false => In.eq(partition),
+            })
+            .filter(Seq.gt(seq))
+            .one(&part.partition.db);
+        Ok(later.await?.is_none())
     }
 }
 
@@ -157,18 +179,6 @@ impl Proving {
 async fn leads_on(part: &PartitionDiff<'_>, proof: &integrity_proof::Model) -> Result<bool> {
     let row = part.partition.commit(proof.seq).await?;
     Ok(proof.seq == 0 || row.is_some_and(|row| row.id == proof.commit_id))
-}
-
-/// True if the partition has no event of the board after `seq`.
-async fn is_unchanged(part: &PartitionDiff<'_>, seq: i64) -> Result<bool> {
-    use score_event::Column::{BoardNo, Partition as In, Seq};
-    part.partition.settle().await?;
-    let later = score_event::Entity::find()
-        .filter(In.eq(i32::from(part.partition.no)))
-        .filter(Seq.gt(seq))
-        .filter(BoardNo.eq(part.board.no.0))
-        .one(&part.partition.db);
-    Ok(later.await?.is_none())
 }
 
 /// A digest of the board's rules and layouts, and of how far a partition is archived.

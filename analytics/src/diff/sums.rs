@@ -100,11 +100,12 @@ impl Sums {
 }
 
 /// The cursors of a board's partitions, and the sums of its events and sealed entries, at one
-/// moment.
+/// moment. The events of a small board are found by an index.
 pub(crate) async fn sums(
     deployment: &Deployment,
     board: &Board,
     partitions: &[PartitionNo],
+    is_small: bool,
 ) -> Result<BTreeMap<PartitionNo, Sums>> {
     let no = board.no;
     let of_sealed = Table {
@@ -140,8 +141,9 @@ pub(crate) async fn sums(
     for &partition in partitions {
         let Some(cursor) = log_cursor::of(&view, partition).await? else { continue };
         let mark = archive_mark::of(&view, no, partition).await?.archived_seq;
+        let within = if is_small { r#""partition" + 0"# } else { r#""partition""# };
         let later =
-            format!(r#"WHERE "partition" = {partition} AND "seq" > {mark} AND "board_no" = {no}"#);
+            format!(r#"WHERE {within} = {partition} AND "seq" > {mark} AND "board_no" = {no}"#);
         let mut lines =
             vec![line(&sealed, partition), line(&of_events.sums(&view, &later).await?, partition)];
         let homes = deployment.store.partitions().homes(board, partition);

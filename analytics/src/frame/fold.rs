@@ -15,6 +15,7 @@ use polars::prelude::{
     concat, len, lit,
 };
 use ranking::board::{Board, Direction, Policy};
+use ranking::window::seal::NEVER_MS;
 use ranking::window::{Period, Window};
 
 use crate::frame::counted::{Counted, in_parts};
@@ -48,6 +49,16 @@ pub enum Which {
     Open,
     /// All periods. An entry of a sealed period gets the nearest key if its score has none.
     Every,
+}
+
+impl Which {
+    /// The periods to compare with a board's stores: sealed ones too, once there are any.
+    pub fn of(board: &Board, window: Window) -> Self {
+        match board.sealed(window).sealed_before_ms > NEVER_MS {
+            true => Self::Every,
+            false => Self::Open,
+        }
+    }
 }
 
 /// As [`standings`], as a frame.
@@ -203,7 +214,7 @@ fn fold(events: LazyFrame, board: &Board, by: &[&str]) -> LazyFrame {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use ranking::board::TieBreak;
 
     use super::*;
@@ -219,7 +230,7 @@ mod tests {
     use ranking::standings_id::StandingsId;
     use std::collections::{BTreeMap, HashSet};
 
-    fn boards() -> impl Strategy<Value = Board> {
+    pub(crate) fn boards() -> impl Strategy<Value = Board> {
         let zones =
             ["UTC", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu", "Europe/London"];
         let directions = prop_oneof![Just(Direction::HighFirst), Just(Direction::LowFirst)];
@@ -264,7 +275,7 @@ mod tests {
 
     /// Few members, scores and times, around the days on which clocks change, so that ties and
     /// boundaries abound.
-    fn rows() -> impl Strategy<Value = Vec<score_event::Model>> {
+    pub(crate) fn rows() -> impl Strategy<Value = Vec<score_event::Model>> {
         let turns_ms =
             [1_743_210_000_000_i64, 1_743_865_200_000, 1_762_034_460_000, 1_761_438_600_000];
         let at_ms = (proptest::sample::select(turns_ms.to_vec()), -6_i64..6, 0_i64..3)

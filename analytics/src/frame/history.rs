@@ -68,6 +68,15 @@ pub async fn read_in(
     partitions: &[Partition<'_>],
     job: &Job,
 ) -> Result<History> {
+    let heads = heads(deployment, partitions).await?;
+    read_to(deployment, board, heads, job).await
+}
+
+/// Waits until SQL is level with the heads of some partitions, and returns these.
+pub async fn heads(
+    deployment: &Deployment,
+    partitions: &[Partition<'_>],
+) -> Result<BTreeMap<PartitionNo, Head>> {
     let mut heads = BTreeMap::new();
     for &partition in partitions {
         let seq = partition.settle().await?;
@@ -78,7 +87,7 @@ pub async fn read_in(
         // Commits from here on are past the history that is read.
         deployment.partition(partition).settle_to(head.seq).await?;
     }
-    read_to(deployment, board, heads, job).await
+    Ok(heads)
 }
 
 /// Reads the events of some of a board's partitions, up to commits that SQL has.
