@@ -15,7 +15,7 @@ use crate::frame::counted::Counted;
 use crate::frame::fold::{Which, folded};
 use crate::frame::history::{self, History, through_ms};
 
-/// What a part's history folds to.
+/// The entries that a part's history folds to.
 pub(super) enum Fold {
     /// The rows of a small board.
     Small(BTreeMap<Window, Rows>),
