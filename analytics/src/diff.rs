@@ -33,7 +33,7 @@ use std::time::Instant;
 use anyhow::Result;
 use engine::deployment::Deployment;
 use entity::board;
-use entity::integrity::{integrity_finding, integrity_run};
+use entity::integrity::{integrity_finding, integrity_proof, integrity_run};
 use entity::sql::insert_chunked;
 use futures::StreamExt;
 use ranking::id::PartitionNo;
@@ -54,6 +54,9 @@ use proof::{Proven, Proving};
 /// Rounds of repair: a damaged file, or the limit on findings that a run keeps, may hide further
 /// ones.
 const ROUNDS_MAX: usize = 20;
+
+/// Proofs that one statement stores: each is a row for a board's partition.
+const PROOFS_MAX: usize = 100;
 
 /// Attempts at a comparison that a move or an archive overtakes.
 const ATTEMPTS_MAX: usize = 5;
@@ -103,6 +106,8 @@ struct Compared {
     proven: Proven,
     /// The partitions in which a board is not proven unchanged.
     changed: BTreeSet<PartitionNo>,
+    /// Proofs to be stored.
+    proofs: Vec<integrity_proof::Model>,
 }
 
 impl Compared {
@@ -111,6 +116,14 @@ impl Compared {
         self.changed.extend(other.changed);
         self.findings.extend(other.findings);
         self.proven.extend(other.proven);
+        self.proofs.extend(other.proofs);
+    }
+
+    /// Stores the proofs so far. A run that is cut off before does the work of these again.
+    async fn store_proofs(&mut self, deployment: &Deployment) -> Result<()> {
+        let rows = self.proofs.drain(..).map(IntoActiveModel::into_active_model).collect();
+        let on_conflict = Some(integrity_proof::replace());
+        Ok(insert_chunked::<integrity_proof::Entity, _>(&deployment.db, rows, on_conflict).await?)
     }
 }
 
@@ -279,8 +292,12 @@ async fn compare_once(
     let mut each = pin!(each.enumerate());
     while let Some((place, of_part)) = each.next().await {
         compared.add(of_part?);
+        if compared.proofs.len() >= PROOFS_MAX {
+            compared.store_proofs(deployment).await?;
+        }
         job.part((place + 1).min(parts.len() - 1), parts.len());
     }
+    compared.store_proofs(deployment).await?;
     name_wrong_windows(&mut compared.findings.kept);
     if arguments.against != Some(Against::Standings) {
         let partitions = chained(deployment, arguments, &boards, scope);
@@ -321,14 +338,13 @@ async fn compare_part(
         job: &job,
     };
     let mut compared = Compared::default();
-    let (findings, proven) = (&mut compared.findings, &mut compared.proven);
-    compared.checked = if options.is_history {
+    if options.is_history {
         let before = || Proving::begin(&deployment, &row, &board, &partitions);
         let proving = proving.get_or_try_init(before).await?;
-        proving.look_at(&part, options.may_be_proven, findings, proven).await?
+        proving.look_at(&part, options.may_be_proven, &mut compared).await?;
     } else {
-        standings_only::compare(&part, findings).await?
-    };
+        compared.checked = standings_only::compare(&part, &mut compared.findings).await?;
+    }
     if compared.proven.by_digest == 0 {
         compared.changed.insert(no);
     }

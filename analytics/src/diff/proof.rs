@@ -11,15 +11,14 @@ use entity::integrity::integrity_proof;
 use ranking::board::Board;
 use ranking::id::PartitionNo;
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{ActiveEnum, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
+use sea_orm::{ActiveEnum, ColumnTrait, EntityTrait, QueryFilter};
 use serde::Serialize;
 
-use super::files;
-use super::findings::Findings;
-use super::part::PartitionDiff;
 use super::part::small::is_small;
+use super::part::{self, PartitionDiff};
 use super::sets::digest;
 use super::sums::{Hashed, Sums, sums};
+use super::{Compared, files};
 
 /// The number of partitions that were proven clean, by kind of proof.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -76,35 +75,37 @@ impl Proving {
     }
 
     /// Proves a part clean by digests and sums if `may_be_proven` and they match. Otherwise
-    /// compares it in full, and stores a proof if all agreed. Returns the number of entries.
-    pub(crate) async fn look_at(
+    /// compares it in full, and adds a proof if all agreed.
+    pub(super) async fn look_at(
         &self,
         part: &PartitionDiff<'_>,
         may_be_proven: bool,
-        findings: &mut Findings,
-        proven: &mut Proven,
-    ) -> Result<u64> {
+        compared: &mut Compared,
+    ) -> Result<()> {
         let (board, partition) = (part.board, part.partition);
+        let Compared { findings, proven, .. } = compared;
         part.job.stage(&format!("{}: checking the archive's files", part.row.slug), 0);
         let (damaged, lines) = files::check(partition, board).await?;
         if !damaged.is_empty() {
             // Its history cannot be read. Other partitions are still compared.
             damaged.into_iter().for_each(|finding| findings.add(finding));
             proven.unproven += 1;
-            return Ok(0);
+            return Ok(());
         }
         let files = digest(&lines);
         if may_be_proven && let Some(entries) = self.prove(part, &files).await? {
             proven.by_digest += 1;
-            return Ok(entries);
+            compared.checked = entries;
+            return Ok(());
         }
         // A full comparison folds the history as a rebuild does.
-        let compared = part.compare(self.is_small && may_be_proven, findings).await?;
-        let entries = compared.entries as u64;
-        if let (Some((redis, rows)), Some(sums)) = (compared.seen, self.sums.get(&partition.no))
+        let part::Compared { entries, seen } =
+            part.compare(self.is_small && may_be_proven, findings).await?;
+        compared.checked = entries as u64;
+        if let (Some((redis, rows)), Some(sums)) = (seen, self.sums.get(&partition.no))
             && self.is_unchanged(part, sums.cursor.seq).await?
         {
-            let proof = integrity_proof::Model {
+            compared.proofs.push(integrity_proof::Model {
                 board_no: board.no.0,
                 partition: partition.no.into(),
                 seq: sums.cursor.seq,
@@ -113,18 +114,14 @@ impl Proving {
                 redis,
                 sql: sums.digest(&rows),
                 files,
-                entries: compared.entries as i64,
+                entries: entries as i64,
                 proven_at_ms: partition.clock.now_ms(),
-            };
-            integrity_proof::Entity::insert(proof.into_active_model())
-                .on_conflict(integrity_proof::replace())
-                .exec_without_returning(&partition.db)
-                .await?;
+            });
             proven.by_history += 1;
         } else {
             proven.unproven += 1;
         }
-        Ok(entries)
+        Ok(())
     }
 
     /// The number of entries that the stored proof counted, if it still holds; `None` otherwise.
