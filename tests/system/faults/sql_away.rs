@@ -231,7 +231,8 @@ async fn a_board_that_another_process_changed_is_not_called_gone_without_sql() {
     let told = submit(&api, "b", score("late")).await;
     let result = &told["results"][0];
     // It may know the change already, and on a busy machine the answer may come too late.
-    if result["status"] == "REJECTED" {
+    if result["status"] != "APPLIED" && result["status"] != "UNKNOWN" {
+        assert_eq!(result["status"], "REJECTED", "{told}");
         assert_eq!(result["error"]["code"], "UNAVAILABLE", "{told}");
     }
     server.start_again();
