@@ -197,7 +197,7 @@ async fn try_archive(
         return Ok(true);
     };
     // Past periods are sealed first: events of a period that is not sealed stay in SQL.
-    engine::seal::seal_one(deployment, &row, deployment.clock.now_ms()).await?;
+    engine::seal::seal_boards(deployment, vec![row], deployment.clock.now_ms()).await?;
     let Some(row) = living().one(&deployment.db).await? else {
         return Ok(true);
     };

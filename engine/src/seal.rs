@@ -10,39 +10,39 @@
 //! 5. Commits drop the keys and record that in the mark, so that a reader with an old row does not
 //!    take the periods for empty.
 //!
-//! Each step can be repeated. If recovery loads the partition in between, the mark says as of which
+//! Many boards take each step together, as Redis lists the keys of one board no faster than those of
+//! all. Each step can be repeated. If recovery loads the partition in between, the mark says as of which
 //! commit its entries are now. A partition whose mark changed while it was copied is copied again.
 
 mod copy;
 pub mod correction;
 pub mod due;
+mod listing;
 mod marking;
+mod run;
+mod window_seal;
 
 use std::fmt;
 
-use ranking::board::Board;
 use ranking::id::BoardNo;
-use ranking::standings_id::StandingsId;
-use ranking::window::seal::{NEVER_MS, SealName};
-use ranking::window::{Period, Window};
+use ranking::window::Window;
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde::Serialize;
 
+use self::run::Run;
 use crate::deployment::Deployment;
-use crate::partition::Partition;
-use entity::board::{self, windows_text};
+use entity::board;
 use entity::error::Result;
-use entity::sql::set_windows;
 use entity::standings::{sealed_entry, sealed_period};
 
 pub(crate) use self::due::may_be_due;
-use self::due::{Due, Outlook, Step, outlook};
 
 /// The rows of one DELETE.
 const ROWS_MAX: u64 = 5000;
 
-/// The most steps for one board before the sealer turns to the next.
-const STEPS_MAX: usize = 100;
+/// The most boards that take their steps together. It bounds memory, and the time for which late
+/// events wait in the history for the sealed entries that they correct.
+const BOARDS_MAX: usize = 4000;
 
 /// Figures of a seal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -87,23 +87,15 @@ pub async fn seal_boards(
     rows: Vec<board::Model>,
     now_ms: i64,
 ) -> Result<Sealing> {
-    let (mut sealing, mut failed) = (Sealing::default(), None);
-    for row in rows {
-        if let Err(error) = seal_board(deployment, row, now_ms, &mut sealing).await {
-            failed = Some(error);
+    let mut run = Run { deployment, now_ms, sealing: Sealing::default(), failed: None };
+    let mut rows = rows.into_iter();
+    loop {
+        let some: Vec<board::Model> = rows.by_ref().take(BOARDS_MAX).collect();
+        if some.is_empty() {
+            return run.failed.map_or(Ok(run.sealing), Err);
         }
+        run.seal(some).await;
     }
-    failed.map_or(Ok(sealing), Err)
-}
-
-/// As [`seal`], for one board.
-///
-/// # Errors
-/// If a store fails; call it again.
-pub async fn seal_one(deployment: &Deployment, row: &board::Model, now_ms: i64) -> Result<Sealing> {
-    let mut sealing = Sealing::default();
-    seal_board(deployment, row.clone(), now_ms, &mut sealing).await?;
-    Ok(sealing)
 }
 
 /// Deletes the sealed standings of a board, or of one window of it, in bounded steps. No writer
@@ -153,88 +145,4 @@ pub(crate) async fn has(deployment: &Deployment, no: BoardNo, window: Window) ->
         .filter(sealed_period::Column::BoardNo.eq(no.0))
         .filter(sealed_period::Column::Window.eq(window.to_string()));
     Ok(of_window.one(&deployment.db).await?.is_some())
-}
-
-/// A window of a board that is being sealed.
-struct WindowSeal<'a> {
-    deployment: &'a Deployment,
-    row: &'a board::Model,
-    board: &'a Board,
-    name: SealName,
-}
-
-async fn seal_board(
-    deployment: &Deployment,
-    mut row: board::Model,
-    now_ms: i64,
-    sealing: &mut Sealing,
-) -> Result<()> {
-    for _ in 0..STEPS_MAX {
-        let Outlook::Now(due) = outlook(deployment, &row, now_ms).await? else {
-            return Ok(());
-        };
-        let Due { board, mut windows, index, step } = *due;
-        let window = &mut windows[index];
-        let part = WindowSeal {
-            deployment,
-            row: &row,
-            board: &board,
-            name: SealName {
-                board: board.no,
-                generation: window.since,
-                window: window.name.parse()?,
-            },
-        };
-        match step {
-            Step::Decide(before_ms) => window.sealing_before_ms = Some(before_ms),
-            Step::Copy(before_ms) => {
-                let from_ms = window.sealed_before_ms.unwrap_or(NEVER_MS);
-                part.mark(before_ms).await?;
-                part.copy(from_ms, before_ms, sealing).await?;
-                window.sealed_before_ms = Some(before_ms);
-                sealing.windows += 1;
-            }
-            Step::Drop(before_ms) => {
-                part.drop_keys(before_ms).await?;
-                window.dropped_before_ms = Some(before_ms);
-            }
-        }
-        // If another process changed the row first, this update matches nothing and the row is read
-        // again.
-        set_windows(&row, &windows_text(&windows)).exec(&deployment.db).await?;
-        let Some(later) =
-            board::living().filter(board::Column::No.eq(row.no)).one(&deployment.db).await?
-        else {
-            return Ok(());
-        };
-        row = later;
-    }
-    Ok(())
-}
-
-impl WindowSeal<'_> {
-    /// The partition's standings of the window whose periods start in a span.
-    async fn standings(
-        &self,
-        partition: Partition<'_>,
-        from_ms: i64,
-        before_ms: i64,
-    ) -> Result<Vec<(StandingsId, Period)>> {
-        let store = &partition.store;
-        let keys = store.standings_keys(partition.no, Some(self.board.no)).await?;
-        let mut found = vec![];
-        for key in keys {
-            let Some(id) = store.keys().parse_standings(partition.no, &key) else {
-                continue;
-            };
-            // Laurel never writes a label that names no period; such keys are skipped.
-            if id.seal_name() == Some(self.name)
-                && let Ok(period) = id.window.period_named(&id.period, &self.board.rules.zone)
-                && (from_ms..before_ms).contains(&period.present_from_ms)
-            {
-                found.push((id, period));
-            }
-        }
-        Ok(found)
-    }
 }

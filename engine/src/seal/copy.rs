@@ -8,13 +8,14 @@ use ranking::standings_id::StandingsId;
 use ranking::store::read::RankedEntry;
 use ranking::store::scan::sealing::FinalPage;
 use ranking::window::Period;
-use ranking::window::seal::SealMark;
+use ranking::window::seal::{NEVER_MS, SealMark};
 use sea_orm::{
     ColumnTrait, Condition, DatabaseTransaction, EntityTrait, PaginatorTrait, QueryFilter,
     QuerySelect,
 };
 
-use super::{Sealing, WindowSeal};
+use super::listing::Listing;
+use super::window_seal::WindowSeal;
 use crate::partition::Partition;
 use crate::seal::correction;
 use crate::seal::correction::Source;
@@ -26,73 +27,99 @@ use entity::standings::{sealed_entry, sealed_period};
 /// The most entries in one transaction.
 const ENTRIES_MAX: usize = 1000;
 
-/// The number of attempts to copy a partition that recovery keeps reloading.
-const COPIES_MAX: usize = 5;
+/// A copy of a window's entries, and what it is a copy of.
+pub(super) struct WindowCopy {
+    /// Each partition's mark, and its standings.
+    parts: Vec<(SealMark, Vec<(StandingsId, Period)>)>,
+    /// The number of entries.
+    pub(super) entries: usize,
+}
+
+impl WindowCopy {
+    /// The number of standings, counted by shard.
+    pub(super) fn standings(&self) -> usize {
+        self.parts.iter().map(|(_, standings)| standings.len()).sum()
+    }
+}
 
 impl WindowSeal<'_> {
-    /// Copies the entries of the periods that start in a span.
+    /// Copies the entries of the listed periods that start before an instant and are not sealed
+    /// yet; `None` if recovery reloaded a partition in between.
     pub(super) async fn copy(
         &self,
-        from_ms: i64,
+        listing: &Listing,
         before_ms: i64,
-        sealing: &mut Sealing,
-    ) -> Result<()> {
-        for partition in self.deployment.partitions_of(self.board) {
-            let mut copied = None;
-            for _ in 0..COPIES_MAX {
-                copied = self.copy_partition(partition, from_ms, before_ms).await?;
-                if copied.is_some() {
-                    break;
-                }
-                partition.settle().await?;
+    ) -> Result<Option<WindowCopy>> {
+        let mut copy = WindowCopy { parts: vec![], entries: 0 };
+        for partition in self.partitions() {
+            let standings = self.unsealed(listing, partition, before_ms)?;
+            let Some(mark) = self.mark_of(partition, before_ms).await? else {
+                return Ok(None);
+            };
+            for (id, period) in &standings {
+                let Some(entries) = self.copy_standings(partition, mark, id, period).await? else {
+                    return Ok(None);
+                };
+                copy.entries += entries;
             }
-            let (standings, entries) = copied.ok_or_else(|| {
-                ranking::Error::Unavailable(format!(
-                    "recovery keeps reloading partition {partition}; try again later"
-                ))
-            })?;
-            sealing.standings += standings;
-            sealing.entries += entries;
+            copy.parts.push((mark, standings));
         }
-        Ok(())
+        Ok(Some(copy))
     }
 
-    /// The numbers of standings and entries copied; `None` if recovery reloaded the partition in
-    /// between.
-    async fn copy_partition(
+    /// True if a copy has all that a later listing has, and no recovery came in between.
+    pub(super) async fn has_all(
         &self,
-        partition: Partition<'_>,
-        from_ms: i64,
+        copy: &WindowCopy,
+        again: &Listing,
         before_ms: i64,
-    ) -> Result<Option<(usize, usize)>> {
-        let standings = self.standings(partition, from_ms, before_ms).await?;
-        let Some(mark) = self.mark_of(partition, before_ms).await? else {
-            return Ok(None);
-        };
-        let mut copied = 0;
-        for (id, period) in &standings {
-            let mut start = 0;
-            loop {
-                let page = partition.store.final_page(partition.no, id, start, ENTRIES_MAX).await?;
-                if page.mark != mark {
-                    return Ok(None);
-                }
-                start += page.count;
-                if page.entries.len() < page.count {
-                    tracing::error!(board = self.row.slug, standings = %id, "a sorted set holds an invalid entry; that entry is not sealed");
-                }
-                copied += page.entries.len();
-                let is_last = is_last(&page);
-                self.copy_page(partition, id, period, page).await?;
-                if is_last {
-                    break;
-                }
+    ) -> Result<bool> {
+        for (partition, (mark, standings)) in self.partitions().into_iter().zip(&copy.parts) {
+            let now = self.mark_of(partition, before_ms).await?;
+            if now != Some(*mark) || self.unsealed(again, partition, before_ms)? != *standings {
+                return Ok(false);
             }
         }
-        // The list of keys may have been read while a recovery was loading them.
-        let now = self.mark_of(partition, before_ms).await?;
-        let again = self.standings(partition, from_ms, before_ms).await?;
-        Ok((now == Some(mark) && again == standings).then_some((standings.len(), copied)))
+        Ok(true)
+    }
+
+    /// The partition's listed standings before an instant that are not sealed yet.
+    fn unsealed(
+        &self,
+        listing: &Listing,
+        partition: Partition<'_>,
+        before_ms: i64,
+    ) -> Result<Vec<(StandingsId, Period)>> {
+        let from_ms = self.window().sealed_before_ms.unwrap_or(NEVER_MS);
+        self.standings(listing, partition, from_ms, before_ms)
+    }
+
+    /// Copies the entries of one shard of standings, and returns their number; `None` if the mark
+    /// is not the given one any more.
+    async fn copy_standings(
+        &self,
+        partition: Partition<'_>,
+        mark: SealMark,
+        id: &StandingsId,
+        period: &Period,
+    ) -> Result<Option<usize>> {
+        let (mut start, mut copied) = (0, 0);
+        loop {
+            let page = partition.store.final_page(partition.no, id, start, ENTRIES_MAX).await?;
+            if page.mark != mark {
+                return Ok(None);
+            }
+            start += page.count;
+            if page.entries.len() < page.count {
+                tracing::error!(board = self.row.slug, standings = %id, "a sorted set holds an invalid entry; that entry is not sealed");
+            }
+            copied += page.entries.len();
+            let is_last = is_last(&page);
+            self.copy_page(partition, id, period, page).await?;
+            if is_last {
+                return Ok(Some(copied));
+            }
+        }
     }
 
     /// The partition's mark of the window; `None` if it does not seal up to that instant.
@@ -112,7 +139,7 @@ impl WindowSeal<'_> {
     ) -> Result<()> {
         let transaction = begin(&partition.db).await?;
         // The locks keep out persisters, changes of the windows, and the deletion of the board.
-        let held = set_windows(self.row, &self.row.windows).exec(&transaction).await?;
+        let held = set_windows(&self.row, &self.row.windows).exec(&transaction).await?;
         let locked = lock_cursor(partition.no).exec(&transaction).await?;
         if held.rows_affected != 1 || locked.rows_affected != 1 {
             transaction.rollback().await?;

@@ -7,13 +7,11 @@ use ranking::board::Board;
 use ranking::window::Window;
 use ranking::window::seal::{NEVER_MS, RETAIN_MAX, kept_from_ms};
 
+use super::BOARDS_MAX;
 use crate::board::agenda::{AT_ONCE_MS, Agenda, Work};
 use crate::deployment::Deployment;
 use entity::board::{self, WindowRow, WindowState};
 use entity::error::Result;
-
-/// The most boards that [`boards`] returns.
-const DUE_MAX: usize = 1000;
 
 /// The next step of a window's seal.
 pub(super) enum Step {
@@ -44,7 +42,7 @@ pub(super) enum Outlook {
 }
 
 /// The boards of the agenda for which [`super::seal_boards`] finds work at an instant: at most
-/// 1,000. Notes in the agenda when the others are to be looked at again.
+/// [`BOARDS_MAX`]. Notes in the agenda when the others are to be looked at again.
 ///
 /// # Errors
 /// The error of the last board that failed, if no other one is due.
@@ -54,7 +52,7 @@ pub async fn boards(
     now_ms: i64,
 ) -> Result<Vec<board::Model>> {
     let (mut found, mut failed) = (vec![], None);
-    for entries in agenda.due(Work::Seal, now_ms).chunks(DUE_MAX) {
+    for entries in agenda.due(Work::Seal, now_ms).chunks(BOARDS_MAX) {
         let numbers: Vec<i64> = entries.iter().map(|entry| entry.board).collect();
         let mut rows = board::living_of_numbers(&deployment.db, &numbers).await?;
         for &entry in entries {
@@ -72,7 +70,7 @@ pub async fn boards(
                 // A board that fails does not stop the others.
                 Err(error) => failed = Some(error),
             }
-            if found.len() == DUE_MAX {
+            if found.len() == BOARDS_MAX {
                 return Ok(found);
             }
         }

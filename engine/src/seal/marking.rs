@@ -5,7 +5,8 @@ use ranking::board::Board;
 use ranking::store::write::Writes;
 use ranking::window::seal::{NEVER_MS, SealName};
 
-use super::WindowSeal;
+use super::listing::Listing;
+use super::window_seal::WindowSeal;
 use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};
 use entity::error::Result;
@@ -14,32 +15,25 @@ use entity::error::Result;
 const KEYS_MAX: usize = 500;
 
 impl WindowSeal<'_> {
-    /// Marks every partition, and waits until SQL has the marks' commits.
+    /// Marks every partition.
     pub(super) async fn mark(&self, before_ms: i64) -> Result<()> {
-        for partition in self.deployment.partitions_of(self.board) {
-            let mut marking =
-                Marking { board: self.board, name: self.name, before_ms, dropping: None };
-            partition.commit_change(&mut marking).await?;
-            partition.settle().await?;
+        for partition in self.partitions() {
+            self.commit(partition, before_ms, None).await?;
         }
         Ok(())
     }
 
-    /// Drops the keys of sealed periods, and removes the periods from their lists.
-    pub(super) async fn drop_keys(&self, before_ms: i64) -> Result<()> {
+    /// Drops the listed keys of sealed periods, and removes the periods from their lists.
+    pub(super) async fn drop_keys(&self, listing: &Listing, before_ms: i64) -> Result<()> {
         let store = &self.deployment.store;
-        for partition in self.deployment.partitions_of(self.board) {
+        for partition in self.partitions() {
             let mut steps: Vec<Dropping> = vec![];
-            let standings = self.standings(partition, NEVER_MS, before_ms).await?;
+            let standings = self.standings(listing, partition, NEVER_MS, before_ms)?;
             let keys: Vec<String> =
                 standings.iter().map(|(id, _)| store.keys().standings(partition.no, id)).collect();
             steps.extend(keys.chunks(KEYS_MAX).map(|keys| Dropping::Keys(keys.to_vec())));
-            for list in store.periods_keys(partition.no, self.board.no).await? {
-                let window = store.keys().window_of(partition.no, &list);
-                if window != Some((self.name.window, self.name.generation)) {
-                    continue;
-                }
-                let labels = store.listed_before(&list, before_ms).await?;
+            for list in listing.lists(partition.no, self.name)? {
+                let labels = store.listed_before(list, before_ms).await?;
                 let chunks = labels.chunks(KEYS_MAX);
                 steps.extend(chunks.map(|labels| Dropping::Periods(list.clone(), labels.to_vec())));
             }
@@ -48,15 +42,20 @@ impl WindowSeal<'_> {
                 steps.push(Dropping::Keys(vec![]));
             }
             for dropping in steps {
-                let mut marking = Marking {
-                    board: self.board,
-                    name: self.name,
-                    before_ms,
-                    dropping: Some(dropping),
-                };
-                partition.commit_change(&mut marking).await?;
+                self.commit(partition, before_ms, Some(dropping)).await?;
             }
         }
+        Ok(())
+    }
+
+    async fn commit(
+        &self,
+        partition: Partition<'_>,
+        before_ms: i64,
+        dropping: Option<Dropping>,
+    ) -> Result<()> {
+        let mut marking = Marking { board: &self.board, name: self.name, before_ms, dropping };
+        partition.commit_change(&mut marking).await?;
         Ok(())
     }
 }

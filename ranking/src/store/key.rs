@@ -37,6 +37,7 @@ use crate::error::{Error, Result};
 use crate::id::{BoardNo, PartitionNo};
 use crate::standings_id::{StandingsId, unescape};
 use crate::window::Window;
+use crate::window::seal::SealName;
 
 /// Makes the keys under one prefix.
 #[derive(Debug, Clone)]
@@ -184,6 +185,14 @@ impl KeySpace {
         format!("{}:{{*}}:periods:{board}.*", self.prefix)
     }
 
+    /// A pattern that the keys of standings and of lists of periods match, of all partitions or
+    /// one, and of all boards or one. Some keys of other boards match it, too.
+    pub fn series_pattern(&self, partition: Option<PartitionNo>, board: Option<BoardNo>) -> String {
+        let partition = partition.map_or_else(|| "*".to_owned(), |no| no.to_string());
+        let board = board.map_or_else(|| "*".to_owned(), |no| format!("{no}.*"));
+        format!("{}:{{{partition}}}:[pz]*:{board}", self.prefix)
+    }
+
     /// The partition of one of Laurel's keys.
     pub fn partition_of(&self, key: &str) -> Option<PartitionNo> {
         let (partition, _) = key.strip_prefix(&self.prefix)?.strip_prefix(":{")?.split_once('}')?;
@@ -216,9 +225,20 @@ impl KeySpace {
         if let Some(id) = self.parse_standings(partition, key) {
             return Some((id.window, id.generation));
         }
+        let list = self.parse_periods(partition, key)?;
+        Some((list.window, list.generation))
+    }
+
+    /// The window of a board whose periods a key lists; `None` for a key that Laurel does not
+    /// write.
+    pub fn parse_periods(&self, partition: PartitionNo, key: &str) -> Option<SealName> {
         let mut parts = key.strip_prefix(&self.of(partition, "periods:"))?.split(':');
-        let (_, generation) = parts.next()?.split_once('.')?;
-        Some((unescape(parts.nth(1)?).parse().ok()?, generation.parse().ok()?))
+        let (board, generation) = parts.next()?.split_once('.')?;
+        Some(SealName {
+            board: BoardNo(board.parse().ok()?),
+            generation: generation.parse().ok()?,
+            window: unescape(parts.nth(1)?).parse().ok()?,
+        })
     }
 
     fn of(&self, partition: PartitionNo, what: impl std::fmt::Display) -> String {
@@ -247,6 +267,9 @@ mod tests {
             let key = keys.standings(PartitionNo(3), &id);
             prop_assert_eq!(keys.parse_standings(PartitionNo(3), &key), Some(id.clone()));
             prop_assert_eq!(keys.window_of(PartitionNo(3), &keys.periods(PartitionNo(3), &id)), Some((window, generation)));
+            let list = SealName { board: BoardNo(no), generation, window };
+            prop_assert_eq!(keys.parse_periods(PartitionNo(3), &keys.periods(PartitionNo(3), &id)), Some(list));
+            prop_assert_eq!(keys.parse_periods(PartitionNo(3), &key), None);
             prop_assert_eq!(keys.parse_standings(PartitionNo(4), &key), None);
         }
     }

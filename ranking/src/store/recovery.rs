@@ -211,11 +211,26 @@ impl Store {
         self.scan(partition, &pattern).await
     }
 
-    /// The keys that match a pattern on the server that has a partition. Each step is a transaction
-    /// with a command that fails while the partition's slot moves, as some of its keys are then on
-    /// another server.
+    /// The keys that match a pattern on the server that has a partition, as
+    /// [`each_key`](Self::each_key) finds them, in order.
     pub(crate) async fn scan(&self, partition: PartitionNo, pattern: &str) -> Result<Vec<String>> {
-        let (mut cursor, mut keys, mut began_on) = ("0".to_owned(), vec![], None);
+        let mut keys = vec![];
+        self.each_key(partition, pattern, |key| keys.push(key)).await?;
+        keys.sort_unstable();
+        keys.dedup();
+        Ok(keys)
+    }
+
+    /// Visits the keys that match a pattern on the server that has a partition, some of them
+    /// twice. Each step is a transaction with a command that fails while the partition's slot
+    /// moves, as some of its keys are then on another server.
+    pub(crate) async fn each_key(
+        &self,
+        partition: PartitionNo,
+        pattern: &str,
+        visit: impl FnMut(String) + Send,
+    ) -> Result<()> {
+        let (mut cursor, mut began_on, mut visit) = ("0".to_owned(), None, visit);
         loop {
             let mut pipe = redis::pipe();
             pipe.atomic();
@@ -229,11 +244,9 @@ impl Store {
                         .into(),
                 ));
             }
-            keys.extend(found);
+            found.into_iter().for_each(&mut visit);
             if next == "0" {
-                keys.sort_unstable();
-                keys.dedup();
-                return Ok(keys);
+                return Ok(());
             }
             cursor = next;
         }

@@ -1,8 +1,11 @@
-//! The reads of the sealer: the final entries of a period, page by page, and the lists of periods.
+//! The reads of the sealer: the keys of many boards, the final
+//! entries of a period, page by page, and the lists of periods.
+
+use std::collections::BTreeSet;
 
 use crate::commit::Head;
 use crate::error::{Error, Result};
-use crate::id::{MemberId, PartitionNo};
+use crate::id::{BoardNo, MemberId, PartitionNo};
 use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::store::read::RankedEntry;
@@ -25,6 +28,41 @@ pub struct FinalPage {
 }
 
 impl Store {
+    /// The groups of partitions whose keys one walk of [`each_series_key`](Self::each_series_key)
+    /// finds: all of a single server, and one each of a cluster, where slots may move.
+    pub fn walks(&self, partitions: &BTreeSet<PartitionNo>) -> Vec<BTreeSet<PartitionNo>> {
+        match self.inner.cluster.is_cluster() {
+            true => partitions.iter().map(|&partition| BTreeSet::from([partition])).collect(),
+            false => vec![partitions.clone()],
+        }
+    }
+
+    /// Visits the keys of standings and of lists of periods in some partitions of one server, of
+    /// all boards or one, each at least once, and some other keys. `SCAN`: several round trips,
+    /// O(keys of the server).
+    ///
+    /// # Errors
+    /// `Unavailable`, also if the slot of the first partition moves meanwhile.
+    pub async fn each_series_key(
+        &self,
+        partitions: &BTreeSet<PartitionNo>,
+        board: Option<BoardNo>,
+        mut visit: impl FnMut(PartitionNo, String) + Send,
+    ) -> Result<()> {
+        let Some(&first) = partitions.first() else {
+            return Ok(());
+        };
+        let only = (partitions.len() == 1).then_some(first);
+        let pattern = self.keys().series_pattern(only, board);
+        let visit = |key: String| {
+            let partition = self.keys().partition_of(&key);
+            if let Some(partition) = partition.filter(|no| partitions.contains(no)) {
+                visit(partition, key);
+            }
+        };
+        self.each_key(first, &pattern, visit).await
+    }
+
     /// The entries of one shard of these standings from an index on, in order, with the seal mark
     /// of the window. One round trip: `GET`, `HGET`, `ZCARD`, `ZRANGE` in a transaction.
     ///

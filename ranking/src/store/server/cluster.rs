@@ -105,6 +105,11 @@ impl Cluster {
         })
     }
 
+    /// True for a Redis Cluster, false for a single server.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.greeting.is_cluster
+    }
+
     /// The servers that the URL names.
     pub(crate) fn addresses(&self) -> Vec<String> {
         self.seeds.iter().map(|node| node.address.clone()).collect()
