@@ -10,9 +10,10 @@
 //! 5. Commits drop the keys and record that in the mark, so that a reader with an old row does not
 //!    take the periods for empty.
 //!
-//! Many boards take each step together, as Redis lists the keys of one board no faster than those of
-//! all. Each step can be repeated. If recovery loads the partition in between, the mark says as of which
-//! commit its entries are now. A partition whose mark changed while it was copied is copied again.
+//! Many boards take each step together, as Redis lists the keys of one board no faster than those
+//! of all. Each step can be repeated. If recovery loads a partition in between, the mark says as of
+//! which commit its entries are now. A window whose mark or keys changed while it was copied is
+//! copied again.
 
 mod copy;
 pub mod correction;

@@ -15,13 +15,16 @@ use sea_orm::EntityTrait;
 use crate::diff::finding::{Finding, What};
 use crate::frame::parquet;
 
-/// Returns the findings about a partition's files of a board, and the lines (path, size, SHA-256)
-/// that the proof digests.
+/// Returns the findings about a partition's files of a board, which is archived up to a seq, and
+/// the lines (path, size, SHA-256) that the proof digests.
 pub(crate) async fn check(
     partition: Partition<'_>,
     board: &Board,
+    archived_seq: i64,
 ) -> Result<(Vec<Finding>, Vec<String>)> {
-    let mark = partition.archive_mark(board.no).await?;
+    if archived_seq == 0 {
+        return Ok((vec![], vec![]));
+    }
     let files = archive_file::of_partition(&partition.db, board.no, partition.no).await?;
     let (mut findings, mut lines, mut through_seq) = (vec![], vec![], 0);
     let mut find = |path: &str, note: String| {
@@ -29,7 +32,7 @@ pub(crate) async fn check(
         findings
             .push(Finding::of_no_member(Kind::Missing, board.no.0, partition.no, what).noted(note));
     };
-    for file in files.iter().filter(|file| file.first_seq <= mark.archived_seq) {
+    for file in files.iter().filter(|file| file.first_seq <= archived_seq) {
         if file.first_seq != through_seq + 1 {
             let lost = format!(
                 "archive_file has no row for seqs {} to {}; restore it from a backup of the database",
@@ -44,10 +47,9 @@ pub(crate) async fn check(
             find(&file.path, wrong);
         }
     }
-    if through_seq != mark.archived_seq {
+    if through_seq != archived_seq {
         let lost = format!(
-            "archive_file ends at seq {through_seq}, expected {}; restore it from a backup of the database",
-            mark.archived_seq
+            "archive_file ends at seq {through_seq}, expected {archived_seq}; restore it from a backup of the database"
         );
         find(&format!("partition-{partition}"), lost);
     }

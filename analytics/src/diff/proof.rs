@@ -47,10 +47,11 @@ impl Proven {
     }
 }
 
-/// A board's layouts and sums as they were before the comparison.
+/// A board's marks, layouts and sums as they were before the comparison.
 pub(crate) struct Proving {
     is_small: bool,
-    layouts: BTreeMap<PartitionNo, String>,
+    /// How far each partition is archived, as a seq, and the layout.
+    layouts: BTreeMap<PartitionNo, (i64, String)>,
     sums: BTreeMap<PartitionNo, Sums>,
 }
 
@@ -67,7 +68,7 @@ impl Proving {
         let mut layouts = BTreeMap::new();
         for &partition in partitions {
             let mark = archive_mark::of(&deployment.db, board.no, partition).await?;
-            layouts.insert(partition, layout(row, &mark));
+            layouts.insert(partition, (mark.archived_seq, layout(row, &mark)));
         }
         let is_small = is_small(deployment, board).await?;
         let sums = sums(deployment, board, partitions, is_small).await?;
@@ -85,7 +86,8 @@ impl Proving {
         let (board, partition) = (part.board, part.partition);
         let Compared { findings, proven, .. } = compared;
         part.job.stage(&format!("{}: checking the archive's files", part.row.slug), 0);
-        let (damaged, lines) = files::check(partition, board).await?;
+        let (archived_seq, layout) = &self.layouts[&partition.no];
+        let (damaged, lines) = files::check(partition, board, *archived_seq).await?;
         if !damaged.is_empty() {
             // Its history cannot be read. Other partitions are still compared.
             damaged.into_iter().for_each(|finding| findings.add(finding));
@@ -110,7 +112,7 @@ impl Proving {
                 partition: partition.no.into(),
                 seq: sums.cursor.seq,
                 commit_id: sums.cursor.commit_id.clone(),
-                layout: self.layouts[&partition.no].clone(),
+                layout: layout.clone(),
                 redis,
                 sql: sums.digest(&rows),
                 files,
@@ -132,18 +134,17 @@ impl Proving {
         let (Some(proof), Some(sums)) = (proof, self.sums.get(&partition.no)) else {
             return Ok(None);
         };
-        let is_same = proof.layout == self.layouts[&partition.no]
-            && proof.files == files
-            && proof.seq <= sums.cursor.seq;
-        if !is_same || !leads_on(part, &proof).await? || !self.is_unchanged(part, proof.seq).await?
-        {
+        let (archived_seq, layout) = &self.layouts[&partition.no];
+        let is_same =
+            proof.layout == *layout && proof.files == files && proof.seq <= sums.cursor.seq;
+        if !is_same || !leads_on(part, &proof).await? || self.has_event(part, proof.seq).await? {
             return Ok(None);
         }
         part.job.stage(
             &format!("{}: digesting partition {partition}", part.row.slug),
             proof.entries.unsigned_abs() as usize,
         );
-        let rows = Hashed::read(partition, board).await?;
+        let rows = Hashed::read(partition, board, *archived_seq).await?;
         if proof.sql != sums.digest(&rows) {
             return Ok(None);
         }
@@ -156,9 +157,14 @@ impl Proving {
 
     /// True if the partition has no event of the board after `seq`.
     async fn is_unchanged(&self, part: &PartitionDiff<'_>, seq: i64) -> Result<bool> {
+        part.partition.settle().await?;
+        Ok(!self.has_event(part, seq).await?)
+    }
+
+    /// True if SQL has an event of the board in the partition after `seq`.
+    async fn has_event(&self, part: &PartitionDiff<'_>, seq: i64) -> Result<bool> {
         use score_event::Column::{BoardNo, Partition as In, Seq};
         let partition = i32::from(part.partition.no);
-        part.partition.settle().await?;
         let later = score_event::Entity::find()
             .filter(BoardNo.eq(part.board.no.0))
             .filter(match self.is_small {
@@ -167,7 +173,7 @@ impl Proving {
             })
             .filter(Seq.gt(seq))
             .one(&part.partition.db);
-        Ok(later.await?.is_none())
+        Ok(later.await?.is_some())
     }
 }
 

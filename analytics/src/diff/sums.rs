@@ -52,13 +52,19 @@ pub(crate) struct Hashed {
 }
 
 impl Hashed {
-    /// Reads and hashes the rows of a board in a partition.
-    pub(crate) async fn read(partition: Partition<'_>, board: &Board) -> Result<Self> {
+    /// Reads and hashes the rows of a board, archived up to a seq, in a partition.
+    pub(crate) async fn read(
+        partition: Partition<'_>,
+        board: &Board,
+        archived_seq: i64,
+    ) -> Result<Self> {
         let db = &partition.db;
-        let mark = partition.archive_mark(board.no).await?;
         let standing = Columns::of_standing(partition.no, Some(board.no));
-        let archived = Columns::of_archived(partition.no, board.no, mark.archived_seq);
-        Ok(Self { standing: Sum::of(standing, db).await?, archived: Sum::of(archived, db).await? })
+        let archived = match archived_seq {
+            0 => Sum::default(),
+            _ => Sum::of(Columns::of_archived(partition.no, board.no, archived_seq), db).await?,
+        };
+        Ok(Self { standing: Sum::of(standing, db).await?, archived })
     }
 }
 

@@ -32,6 +32,9 @@ use std::collections::{BTreeSet, HashMap};
 /// The rows of one SELECT.
 const ROWS_MAX: u64 = 10_000;
 
+/// The most boards whose rows one call reads.
+const BOARDS_AT_ONCE: usize = 5000;
+
 /// The number of standings that one step puts in place.
 const STEP_STANDINGS: usize = 500;
 
@@ -152,25 +155,26 @@ impl Partition<'_> {
         Ok(())
     }
 
-    /// The boards that the partition may hold, even if they were deleted.
+    /// The boards of which the partition may hold something, even if they were deleted: a shard, or
+    /// what a move or a deletion leaves. All other rows are many and stay where they are.
     async fn boards(self) -> Result<Vec<board::Model>> {
-        let (mut rows, mut last) = (vec![], i64::MIN);
+        let (mut numbers, mut last) = (vec![], i64::MIN);
         loop {
-            let page = in_time(board::after(&self.db, last)).await?;
-            let Some(end) = page.last() else { return Ok(rows) };
-            last = end.no;
-            rows.extend(page.into_iter().filter(|row| self.may_hold(row)));
+            let page = in_time(board::shards_after(&self.db, last)).await?;
+            let Some(&(end, _)) = page.last() else { break };
+            last = end;
+            let held = page.into_iter().filter(|&(no, shards)| {
+                let shards = u16::try_from(shards).ok().filter(|shards| *shards > 0);
+                let partitions = self.store.partitions();
+                shards.is_none_or(|shards| partitions.holds(self.no, BoardNo(no), shards))
+            });
+            numbers.extend(held.map(|(no, _)| no));
         }
-    }
-
-    /// True if the partition may hold something of a board: a shard, or what a move or a deletion
-    /// leaves.
-    fn may_hold(self, row: &board::Model) -> bool {
-        let is_settled =
-            row.deleted_at_ms.is_none() && row.reshard.is_none() && row.former_layouts == "[]";
-        let shards = u16::try_from(row.shards).ok().filter(|shards| *shards > 0 && is_settled);
-        let partitions = self.store.partitions();
-        shards.is_none_or(|shards| partitions.holds(self.no, BoardNo(row.no), shards))
+        let mut rows = vec![];
+        for some in numbers.chunks(BOARDS_AT_ONCE) {
+            rows.append(&mut in_time(board::of_numbers(&self.db, some)).await?);
+        }
+        Ok(rows)
     }
 
     /// The partition's entries, in the order of keys: those of `all` from the table `standing`, all

@@ -28,6 +28,10 @@ const SQLITE_FILE: &str = "laurel.sqlite";
 /// The connections for writes and background work.
 const CONNECTIONS_DEFAULT: u32 = 16;
 
+/// The most connections of a pool to SQLite. More of them only wait for the one that writes, and
+/// each keeps some 15 MB.
+const SQLITE_CONNECTIONS_MAX: u32 = 8;
+
 /// The time to wait for a connection of a pool, and for one of a pool that answers requests: one
 /// that can have no connection must not hold up those that need none.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,7 +55,8 @@ pub struct SqlSettings {
     /// laurel.sqlite in the data directory.
     #[arg(long, env = "LAUREL_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     pub database_url: Option<String>,
-    /// The most connections to the database for writes and background work, 1 to 1000.
+    /// The most connections to the database for writes and background work, 1 to 1000; SQLite,
+    /// which has one writer at a time, gets at most 8.
     #[arg(long, env = "LAUREL_SQL_CONNECTIONS", default_value_t = CONNECTIONS_DEFAULT, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub sql_connections: u32,
     /// Lets a database and Redis on other machines be reached in clear text, for a network that no
@@ -192,7 +197,8 @@ impl SqlSettings {
         let embedded =
             || format!("sqlite://{}?mode=rwc", self.data_dir.join(SQLITE_FILE).display());
         let url = self.database_url.clone().unwrap_or_else(embedded);
-        let mut options = match url.starts_with("sqlite:") {
+        let is_sqlite = url.starts_with("sqlite:");
+        let mut options = match is_sqlite {
             true if url.parse::<SqliteConnectOptions>().is_ok() => ConnectOptions::new(url),
             true => return Err(server::refused(&url, "sqlite://path").into()),
             false => {
@@ -200,6 +206,7 @@ impl SqlSettings {
                 server::options(&url, limits, self.allow_cleartext)?
             }
         };
+        let count = if is_sqlite { count.min(SQLITE_CONNECTIONS_MAX) } else { count };
         options.sqlx_logging(false).max_connections(count).acquire_timeout(ACQUIRE_TIMEOUT);
         options.map_sqlx_sqlite_opts(sqlite_options).map_sqlx_sqlite_pool_opts(guarded);
         Ok(options)

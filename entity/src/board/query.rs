@@ -6,6 +6,7 @@ use ranking::board::Board;
 use ranking::board::admission::Admission;
 use ranking::id::BoardNo;
 use sea_orm::entity::prelude::*;
+use sea_orm::sea_query::{CaseStatement, Expr, ExprTrait};
 use sea_orm::{ActiveValue, Condition, IntoActiveModel, NotSet, QueryOrder, QuerySelect, Set};
 
 use super::{ActiveModel, Column, Entity, Model, Visibility};
@@ -14,6 +15,9 @@ use crate::sql::first_rows;
 
 /// The rows of one page.
 const ROWS_MAX: u64 = 1000;
+
+/// The boards of one page of [`shards_after`].
+const SHARDS_MAX: u64 = 10_000;
 
 /// The numbers in one SELECT.
 const NUMBERS_MAX: usize = 500;
@@ -122,6 +126,21 @@ pub async fn living_of_numbers(
 pub async fn after(db: &impl ConnectionTrait, no: i64) -> Result<Vec<Model>, DbErr> {
     let higher = Entity::find().filter(Column::No.gt(no));
     higher.order_by_asc(Column::No).limit(ROWS_MAX).all(db).await
+}
+
+/// The boards with the next higher numbers than one, even if they were deleted, each with its
+/// number of shards, or 0 if a move or a deletion may have left something of it elsewhere: at most
+/// 10,000.
+pub async fn shards_after(db: &impl ConnectionTrait, no: i64) -> Result<Vec<(i64, i32)>, DbErr> {
+    let is_settled = Column::DeletedAtMs
+        .is_null()
+        .and(Column::Reshard.is_null())
+        .and(Column::FormerLayouts.eq("[]"));
+    let shards = CaseStatement::new().case(is_settled, Column::Shards.into_expr()).finally(0);
+    let shards: Expr = shards.into();
+    let higher = Entity::find().select_only().column(Column::No).column_as(shards, "shards");
+    let higher = higher.filter(Column::No.gt(no)).order_by_asc(Column::No).limit(SHARDS_MAX);
+    higher.into_tuple().all(db).await
 }
 
 /// Boards with a later change than one, even if they were deleted, in the order of their changes:

@@ -17,8 +17,9 @@ use tokio::time::timeout;
 use super::server::Limits;
 
 /// The part of the database that a connection to SQLite keeps in memory, in KiB; SQLite wants the
-/// minus sign.
-const SQLITE_CACHE: &str = "-32768";
+/// minus sign. A write on another connection empties it, so more of it serves no transaction longer
+/// than the first.
+const SQLITE_CACHE: &str = "-4096";
 
 /// The length at which SQLite copies its write-ahead log back, in pages of 4 KiB: a page written
 /// often is copied once.
