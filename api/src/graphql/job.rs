@@ -8,7 +8,7 @@ use entity::job as row;
 use super::board::{self, Board};
 use super::price;
 use super::request::{app, state};
-use super::types::connection::{Connection, PageCursor, limit_or, number_of};
+use super::types::connection::{Connection, PageCursor, limit_or};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, int};
 use crate::access::Scope;
@@ -143,13 +143,13 @@ pub(crate) async fn list(
         None => None,
     };
     let kind = kind.map(JobKind::name);
-    let before = after.map(number_of).transpose()?;
+    let before = after.map(PageCursor::place::<i64>).transpose()?;
     state(ctx).spend(price::select(limit))?;
     let db = &app(ctx).deployment.reads;
     let (rows, has_next) = row::page(db, board_no, kind, before, limit).await?;
     let total = JobTotal { board_no, kind };
     let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
-    let edges = rows.into_iter().map(|row| Edge::new(PageCursor(row.id.to_string()), Job(row)));
+    let edges = rows.into_iter().map(|row| Edge::new(PageCursor::of(&row.id), Job(row)));
     connection.edges.extend(edges);
     Ok(connection)
 }

@@ -4,8 +4,9 @@ use crate::cache::boards::CachedBoard;
 use crate::error::Error;
 use crate::graphql::request::state;
 use crate::graphql::standings::period::Period;
+use crate::graphql::types::global_id::{BoardName, GlobalId};
 use crate::graphql::types::scalar::int;
-use async_graphql::{Context, Enum, Object, Result};
+use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::board::{WindowRow, WindowState};
 use ranking::window::seal::RETAIN_MAX;
 use std::sync::Arc;
@@ -34,12 +35,12 @@ pub enum WindowKind {
 }
 
 /// A rule about time, with standings of its own.
-pub struct Window {
+pub struct BoardWindow {
     board: Arc<CachedBoard>,
     window: ranking::window::Window,
 }
 
-impl Window {
+impl BoardWindow {
     pub(crate) fn new(board: &Arc<CachedBoard>, window: ranking::window::Window) -> Self {
         Self { board: board.clone(), window }
     }
@@ -47,7 +48,13 @@ impl Window {
 
 /// A rule about time, with standings of its own.
 #[Object]
-impl Window {
+impl BoardWindow {
+    /// The global id: "window:<slug>.<number>:<name>".
+    pub(crate) async fn id(&self) -> ID {
+        let board = BoardName::of(&self.board);
+        GlobalId::Window(board, self.window.to_string()).to_text().into()
+    }
+
     /// The name: "all", "hourly", "daily", "weekly", "monthly", "quarterly" or "yearly"; of a
     /// rolling window "24h", "7d" (today and the six days before), "12w" or "3mo"; of a window in
     /// which scores decay "decay:7d".

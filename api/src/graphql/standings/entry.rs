@@ -82,7 +82,7 @@ impl Entry {
 /// A member's score and rank in standings.
 #[Object]
 impl Entry {
-    /// The global id: "entry:<board>:<window>:<period>:<segment>:<member>".
+    /// The global id: "entry:<slug>.<number>:<window>:<period>:<segment>:<member>".
     pub(crate) async fn id(&self) -> ID {
         GlobalId::Entry(self.standings.name(), self.member.to_string()).to_text().into()
     }
@@ -147,15 +147,11 @@ impl Entry {
         self.shown_reached_at()
     }
 
-    /// The number of ranks gained since the end of the last period (negative: lost); null if the
-    /// member was not in the standings then. In windows of days and rolling days, `since` is
-    /// "daily"; of hours "hourly", of weeks "weekly", and so on.
-    async fn change(
-        &self,
-        ctx: &Context<'_>,
-        #[graphql(desc = "The window whose last period is compared with.")] since: String,
-    ) -> Result<Option<i32>> {
-        let Some(before) = self.standings.last_period(app(ctx), &since)? else {
+    /// The number of ranks gained since the end of the period before (negative: lost); of a rolling
+    /// window, since the end of its last hour, day, week or month. Null if the member was not in
+    /// the standings then, and in windows without periods.
+    async fn change(&self, ctx: &Context<'_>) -> Result<Option<i32>> {
+        let Some(before) = self.standings.last_period(app(ctx))? else {
             return Ok(None);
         };
         let then = before.entry_of(ctx, self.member.clone()).await?;
