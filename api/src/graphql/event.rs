@@ -17,6 +17,7 @@ use super::board::{self, Board};
 use super::member::Member;
 use super::price;
 use super::request::{app, state};
+use super::submission::ScoreInput;
 use super::types::connection::{Connection, Page, PageCursor};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, Decimal};
@@ -104,6 +105,35 @@ impl ScoreEvent {
 }
 
 impl ScoreEvent {
+    /// The event that a score has just become, before SQL has it.
+    pub(crate) fn accepted(
+        board: &Arc<CachedBoard>,
+        score: &ScoreInput,
+        place: EventPlace,
+        accepted_at_ms: i64,
+    ) -> crate::error::Result<Self> {
+        let (raw, at_ms) = score.accepted(board, accepted_at_ms)?;
+        let row = score_event::Model {
+            partition: place.partition.0.into(),
+            seq: place.seq.cast_signed(),
+            event_index: place.index.cast_signed(),
+            board_no: board.row.no,
+            generation: board.board.generation.cast_signed(),
+            member: score.member.clone(),
+            kind: score_event::Kind::Score,
+            score: Some(raw),
+            at_ms: Some(at_ms),
+            at_sent: score.at_ms().is_some(),
+            event_id: score.event_id.clone(),
+            segments: "[]".to_owned(),
+            void_partition: None,
+            void_seq: None,
+            void_index: None,
+            salt: vec![],
+        };
+        Ok(Self { board: board.clone(), row, accepted_at_ms, voided: false })
+    }
+
     fn voided_now(self) -> Self {
         Self { voided: true, ..self }
     }

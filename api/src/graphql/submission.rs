@@ -14,10 +14,12 @@ use std::time::Duration;
 use async_graphql::{Context, Enum, InputObject};
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{EventId, MemberId, PartitionNo};
+use ranking::submission::effect::Report;
 use ranking::submission::{Submission, Verdict};
 use tokio::time::{Instant, sleep};
 
 use super::board::input::no_board;
+use super::price;
 use super::request::{RequestState, app, state};
 use super::types::scalar::{DateTime, Decimal, OfItem};
 use crate::access::{Principal, Scope};
@@ -77,10 +79,22 @@ pub struct ScoreInput {
     /// The client's id for the score, unique per board and member. The same id counts once within
     /// the server's deduplication window (24 hours by default), so a score with an id is safe to
     /// send again.
-    event_id: Option<String>,
+    pub(crate) event_id: Option<String>,
 }
 
 impl ScoreInput {
+    /// The raw score and the time of earning of a score that was accepted.
+    pub(crate) fn accepted(
+        &self,
+        board: &CachedBoard,
+        accepted_at_ms: i64,
+    ) -> crate::error::Result<(i64, i64)> {
+        let decimal = self.score.0.as_ref().map_err(|message| Error::bad_input(message.clone()))?;
+        let raw = ranking::score::parse(&decimal.0, board.board.rules.decimals)?;
+        let at_ms = self.at_ms().map_or(accepted_at_ms, |at_ms| at_ms.min(accepted_at_ms));
+        Ok((raw, at_ms))
+    }
+
     /// The time when it was earned, in Unix milliseconds, if a client gave one that can be read.
     pub(crate) fn at_ms(&self) -> Option<i64> {
         let OfItem(at) = self.at.as_ref()?;
@@ -95,25 +109,17 @@ pub(crate) async fn submit(
 ) -> crate::error::Result<SubmitScoresPayload> {
     let (app, state) = (app(ctx), state(ctx));
     let principal = state.require(Scope::Submit)?;
-    if input.scores.is_empty() {
-        return Err(Error::bad_input(format!(
-            "scores is empty: expected 1 to {COMMIT_EVENTS_MAX} scores"
-        ))
-        .at("input.scores"));
-    }
-    if input.scores.len() > COMMIT_EVENTS_MAX {
-        return Err(Error::limit_exceeded(format!(
-            "{} scores sent at once: expected at most {COMMIT_EVENTS_MAX}",
-            input.scores.len()
-        ))
-        .at("input.scores"));
-    }
+    check_count(&input.scores)?;
     let mut board = super::board::find(app, state, &input.board)
         .await?
         .ok_or_else(|| no_board(&input.board).at("input.board"))?;
     check_member_token(principal, &board, &input.scores)?;
     written::check(app, state, &board, &input.scores)?;
-    let mut outcomes = submit_by_partition(app, state, &board, &input, 0..input.scores.len()).await;
+    let report = report(ctx);
+    state.spend(price::effects(input.scores.len() * reported_windows(report, &board)))?;
+    let mut sending = Sending { input: &input, report, partitions: vec![None; input.scores.len()] };
+    let mut outcomes =
+        submit_by_partition(app, state, &board, &mut sending, 0..input.scores.len()).await;
     let held = |(_, outcome): &(usize, Outcome)| {
         matches!(outcome, Ok(Verdict::Rejected(ranking::Error::BoardHeld)))
     };
@@ -146,21 +152,42 @@ pub(crate) async fn submit(
         };
         let again: Vec<usize> =
             outcomes.extract_if(.., |outcome| gone(outcome)).map(|(index, _)| index).collect();
-        outcomes.extend(submit_by_partition(app, state, &other, &input, again).await);
+        outcomes.extend(submit_by_partition(app, state, &other, &mut sending, again).await);
         outcomes.sort_unstable_by_key(|(index, _)| *index);
         board = other;
     }
     state.loaders.clear().await;
-    let result = |(index, outcome): (usize, Outcome)| {
-        SubmitResult::new(&board, index, &input.scores[index].member, outcome)
-    };
-    let results: Vec<SubmitResult> = outcomes.into_iter().map(result).collect();
+    let partitions = sending.partitions;
+    let scores = input.scores.into_iter().zip(partitions).zip(outcomes).enumerate();
+    let results: Vec<SubmitResult> = scores
+        .map(|(index, ((score, partition), (_, outcome)))| {
+            SubmitResult::new(&board, index, score, partition, outcome)
+        })
+        .collect();
     count(&results);
     Ok(SubmitScoresPayload { board, results })
 }
 
 /// The outcome of one score.
 type Outcome = crate::error::Result<Verdict>;
+
+/// Checks the number of scores of a request.
+fn check_count(scores: &[ScoreInput]) -> crate::error::Result<()> {
+    if scores.is_empty() {
+        return Err(Error::bad_input(format!(
+            "scores is empty: expected 1 to {COMMIT_EVENTS_MAX} scores"
+        ))
+        .at("input.scores"));
+    }
+    if scores.len() > COMMIT_EVENTS_MAX {
+        return Err(Error::limit_exceeded(format!(
+            "{} scores sent at once: expected at most {COMMIT_EVENTS_MAX}",
+            scores.len()
+        ))
+        .at("input.scores"));
+    }
+    Ok(())
+}
 
 /// Checks that a member's own token submits scores of that member only, and that the board allows
 /// it.
@@ -186,23 +213,57 @@ fn check_member_token(
     Ok(())
 }
 
+/// The scores of a request on their way.
+struct Sending<'a> {
+    input: &'a SubmitScoresInput,
+    /// The effects that the answer tells.
+    report: Report,
+    /// The partition that each score was sent to last.
+    partitions: Vec<Option<PartitionNo>>,
+}
+
+/// The effects that the fields of the answer need: none costs nothing.
+fn report(ctx: &Context<'_>) -> Report {
+    let results = ctx.look_ahead().field("results");
+    if results.field("entries").exists() {
+        return Report::EveryWindow;
+    }
+    let needs_all_time = ["improved", "previous", "entry"];
+    match needs_all_time.into_iter().any(|field| results.field(field).exists()) {
+        true => Report::AllTime,
+        false => Report::Nothing,
+    }
+}
+
+/// The windows whose entries each score reports.
+fn reported_windows(report: Report, board: &CachedBoard) -> usize {
+    match report {
+        Report::Nothing => 0,
+        Report::AllTime => 1,
+        Report::EveryWindow => board.board.rules.windows.len(),
+    }
+}
+
 /// Submits the scores of some indices, side by side by partition. Returns their outcomes, in order
 /// of the indices.
 async fn submit_by_partition(
     app: &App,
     state: &RequestState,
     board: &CachedBoard,
-    input: &SubmitScoresInput,
+    sending: &mut Sending<'_>,
     indices: impl IntoIterator<Item = usize>,
 ) -> Vec<(usize, Outcome)> {
+    let Sending { input, report, partitions } = sending;
     let mut by_partition: BTreeMap<PartitionNo, (Vec<usize>, Vec<Submission>)> = BTreeMap::new();
     let mut outcomes: Vec<(usize, Outcome)> = vec![];
     let segments = Segments::of(app, board, &input.scores).await;
     for index in indices {
         match read(board, &input.scores[index], &segments, state.now_ms) {
             Ok(submission) => {
+                let submission = Submission { report: *report, ..submission };
                 let partition =
                     app.deployment.store.partitions().of_member(&board.board, &submission.member);
+                partitions[index] = Some(partition);
                 let (indices, submissions) = by_partition.entry(partition).or_default();
                 indices.push(index);
                 submissions.push(submission);
@@ -251,6 +312,7 @@ fn read(
         at_ms,
         event_id: event_id.map_err(of("eventId"))?,
         segments: segments.of_member(&score.member)?,
+        report: Report::Nothing,
     })
 }
 

@@ -7,6 +7,7 @@ use engine::read::choice::{self, PeriodChoice, Unreadable};
 use entity::board::check_segment;
 use ranking::shown;
 use ranking::store::read::RankedEntry;
+use ranking::submission::effect::Effect;
 
 use super::Standings;
 use crate::app::App;
@@ -108,6 +109,11 @@ impl Standings {
         board: &Arc<CachedBoard>,
     ) -> crate::error::Result<Self> {
         Self::choose(app(ctx), board, Choice::default(), state(ctx).now_ms)
+    }
+
+    /// The standings of an effect of a submission.
+    pub(crate) fn of_effect(app: &App, board: &Arc<CachedBoard>, effect: &Effect) -> Self {
+        Self::new(app, board, effect.id.clone(), effect.period.clone(), true)
     }
 
     /// The standings of the period before this one; `None` if there is none, as in windows

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::Context;
 use ranking::id::MemberId;
+use ranking::score::rank_key::RankKey;
 use ranking::store::read::RankedEntry;
 use tokio::time::Instant;
 
@@ -107,6 +108,22 @@ impl Standings {
         let Some((first, placed)) = around else { return Ok(vec![]) };
         price::pay_position(ctx, &self.read, first)?;
         Ok(self.entries(placed.to_vec(), first).collect())
+    }
+
+    /// The number of entries before the place of a key and a member, there or not.
+    pub(crate) async fn position_of(
+        &self,
+        ctx: &Context<'_>,
+        key: RankKey,
+        member: &MemberId,
+    ) -> crate::error::Result<u64> {
+        let _reading = state(ctx).loaders.reading();
+        state(ctx).spend(price::page(&self.read, 1))?;
+        let place = RankedEntry { key, member: member.clone() };
+        let (position, _) =
+            state(ctx).loaders.read(app(ctx).reader.forward(&self.read, &place, 1)).await?;
+        price::pay_position(ctx, &self.read, position)?;
+        Ok(position)
     }
 
     pub(crate) fn entries(

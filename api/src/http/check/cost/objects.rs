@@ -53,7 +53,7 @@ const COUNTS: [&str; 3] = ["first", "last", "buckets"];
 const AROUND: [&str; 2] = ["above", "below"];
 
 /// Arguments whose length is the number of objects that a field answers with.
-const LENGTHS: [&str; 4] = ["members", "keys", "boards", "input"];
+const LENGTHS: [&str; 5] = ["members", "keys", "boards", "windows", "input"];
 
 /// Fields without a selection whose value the object has. All others may have to wait, which takes
 /// memory, and count as look-ups.
