@@ -1,16 +1,18 @@
 //! Boards and their windows.
 
 pub mod input;
+pub(crate) mod segments;
 pub mod window;
 
 use std::sync::Arc;
 
-use async_graphql::connection::Edge;
+use async_graphql::connection::{Edge, EmptyFields};
 use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::board as row;
 use ranking::id::check_slug;
 
 use super::board::input::no_board;
+use super::board::segments::segments_page;
 use super::board::window::BoardWindow;
 use super::price;
 use super::request::{RequestState, app, state};
@@ -298,6 +300,19 @@ impl Board {
             .map_err(|error| if error.argument.is_some() { error.at("window") } else { error })?;
         let page = Page::new(first, after, last, before)?;
         Ok(Some(Box::pin(periods_page(ctx, standings, page)).await?))
+    }
+
+    /// The standings of each segment that has entries in "all", ordered by segment; with `of`, in
+    /// another window or period. A segment is listed a moment after its first score.
+    async fn segments(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The window and period, without a segment.")] of: Option<StandingsOf>,
+        #[graphql(default = 10, desc = "The number of items, at most 1,000.")] first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+    ) -> Result<Option<Connection<Standings, EmptyFields>>> {
+        let page = segments_page(ctx, self, of.into(), first, after.as_deref());
+        Ok(Some(Box::pin(page).await?))
     }
 
     /// The standings that `of` chooses; by default those of everyone in "all".

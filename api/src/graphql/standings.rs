@@ -7,6 +7,7 @@ pub mod entries;
 pub mod entry;
 pub(crate) mod entry_page;
 pub mod period;
+pub(crate) mod score_range;
 pub mod source;
 
 use std::sync::Arc;
@@ -142,6 +143,7 @@ impl Standings {
     /// A page of entries in rank order: the first ones, those after or before a page cursor, or
     /// those from an offset on. A page cursor continues in its own period, even after the next one
     /// has begun.
+    #[expect(clippy::too_many_arguments, reason = "each is an argument of the field")]
     async fn top(
         &self,
         ctx: &Context<'_>,
@@ -153,6 +155,10 @@ impl Standings {
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
         #[graphql(desc = "The number of entries to skip from the front; goes with `first` only.")]
         offset: Option<i32>,
+        #[graphql(desc = "Only entries with at least this score; not in decaying windows.")]
+        min_score: Option<Decimal>,
+        #[graphql(desc = "Only entries with at most this score; not in decaying windows.")]
+        max_score: Option<Decimal>,
     ) -> Result<Option<EntryConnection>> {
         let offset = offset
             .map(|offset| {
@@ -170,7 +176,15 @@ impl Standings {
             .at("offset")
             .into());
         }
-        Ok(Some(Box::pin(self.page(ctx, page, offset)).await?))
+        let range = self.score_range(min_score.as_ref(), max_score.as_ref())?;
+        if range.is_all() && min_score.is_none() && max_score.is_none() {
+            return Ok(Some(Box::pin(self.page(ctx, page, offset)).await?));
+        }
+        if offset.is_some() {
+            let message = "invalid offset: expected none beside minScore or maxScore";
+            return Err(Error::bad_input(message).at("offset").into());
+        }
+        Ok(Some(Box::pin(self.page_of_scores(ctx, page, range)).await?))
     }
 
     /// A member's entry; null if the member is not in these standings.
@@ -236,15 +250,36 @@ impl Standings {
         Ok(self.entry_of_position(ctx, position).await?)
     }
 
-    /// The lowest score in the top (100 − percentile) %, by nearest rank; null if there are no
-    /// entries.
+    /// The rank (ordinal, from 1) that an entry with a score would have if its member reached it
+    /// now: "your run would be 42nd". An equal score is ranked by the board's tie-break; where ties
+    /// go by member, the rank is that of the first of them.
+    async fn rank_of(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The score.")] score: Decimal,
+    ) -> Result<Option<i32>> {
+        Ok(Some(int(Box::pin(self.rank_of_score(ctx, &score)).await?)?))
+    }
+
+    /// The score that a place needs: that of the entry with a rank, or the lowest score in the top
+    /// (100 − percentile) %, by nearest rank. Null if there is no such entry.
     async fn score_for(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "0 to 100, rounded to nine decimals.")] percentile: f64,
+        #[graphql(desc = "0 to 100, rounded to nine decimals; or else `rank`.")] percentile: Option<
+            f64,
+        >,
+        #[graphql(desc = "The rank, from 1; or else `percentile`.")] rank: Option<i32>,
     ) -> Result<Option<Decimal>> {
-        let rank = rank_of_percentile(percentile, self.count(ctx).await?)?;
-        let entry = self.entry_of_position(ctx, rank - 1).await?;
+        let position = match (percentile, rank) {
+            (Some(percentile), None) => rank_of_percentile(percentile, self.count(ctx).await?)? - 1,
+            (None, Some(rank)) => u64::try_from(i64::from(rank) - 1).map_err(|_| no_rank(rank))?,
+            _ => {
+                let message = "invalid percentile or rank: expected one of them";
+                return Err(Error::bad_input(message).at("rank").into());
+            }
+        };
+        let entry = self.entry_of_position(ctx, position).await?;
         Ok(entry.map(|entry| entry.shown_score(state(ctx).now_ms)))
     }
 
@@ -262,7 +297,7 @@ impl Standings {
     }
 
     /// The entries around a member, its own included, in rank order; empty if the member is not in
-    /// these standings.
+    /// these standings. `Entry.cursor` of the first and the last one leads on to pages of `top`.
     async fn neighbors(
         &self,
         ctx: &Context<'_>,
@@ -277,13 +312,22 @@ impl Standings {
             desc = "The number of entries ranked below, at most 1,000."
         )]
         below: Option<i32>,
+        #[graphql(
+            default_with = "Some(false)",
+            desc = "True for more entries of the other side where one side has too few."
+        )]
+        fill: Option<bool>,
     ) -> Result<Option<Entries>> {
         let member = member_id("member", &member)?;
         let (above, below) = (
             limit("above", above.or(Some(AROUND_DEFAULT)))?,
             limit("below", below.or(Some(AROUND_DEFAULT)))?,
         );
-        Ok(Some(Entries(self.around(ctx, member, above, below).await?)))
+        let around = match fill {
+            Some(true) => Box::pin(self.around_filled(ctx, member, above, below)).await?,
+            _ => self.around(ctx, member, above, below).await?,
+        };
+        Ok(Some(Entries(around)))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorCode};
 use crate::graphql::member::Member;
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
+use crate::graphql::types::connection::EntryCursor;
 use crate::graphql::types::global_id::GlobalId;
 use crate::graphql::types::scalar::{DateTime, Decimal, int};
 use crate::loader::{Bound, Found};
@@ -145,6 +146,17 @@ impl Entry {
     /// go by member, as they do in decaying windows.
     async fn reached_at(&self) -> Option<DateTime> {
         self.shown_reached_at()
+    }
+
+    /// The page cursor of the entry, for `after` and `before` of `top`.
+    async fn cursor(&self) -> String {
+        EntryCursor::new(&self.standings.read.id, Some(self.found.key), &self.member).encode().0
+    }
+
+    /// The entry that is ranked one higher, which is the next to overtake; null for the first one.
+    async fn next(&self, ctx: &Context<'_>) -> Result<Option<Entry>> {
+        let Some(position) = self.found.position.checked_sub(1) else { return Ok(None) };
+        Ok(Box::pin(self.standings.entry_of_position(ctx, position)).await?)
     }
 
     /// The number of ranks gained since the end of the period before (negative: lost); of a rolling

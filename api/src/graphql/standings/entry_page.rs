@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::Standings;
 use super::entries::EntryConnection;
 use super::entry::Entry;
+use super::score_range::ScoreRange;
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::Page;
@@ -126,6 +127,29 @@ impl Standings {
         Ok(position)
     }
 
+    /// As [`Self::around`], and where one end of the standings is near, more entries of the other
+    /// side instead.
+    pub(crate) async fn around_filled(
+        &self,
+        ctx: &Context<'_>,
+        member: MemberId,
+        above: usize,
+        below: usize,
+    ) -> crate::error::Result<Vec<Entry>> {
+        let around = self.around(ctx, member.clone(), above, below).await?;
+        let Some(own) = around.iter().position(|entry| entry.member_key() == member.as_str())
+        else {
+            return Ok(around);
+        };
+        let missing = [above - own.min(above), below - (around.len() - 1 - own).min(below)];
+        match missing {
+            [0, 0] => Ok(around),
+            [more_below, more_above] => {
+                self.around(ctx, member, above + more_above, below + more_below).await
+            }
+        }
+    }
+
     pub(crate) fn entries(
         &self,
         placed: Vec<RankedEntry>,
@@ -137,13 +161,14 @@ impl Standings {
         })
     }
 
-    fn connection(
+    pub(crate) fn connection(
         &self,
         placed: Vec<RankedEntry>,
         first: u64,
         has_previous: bool,
         has_next: bool,
     ) -> EntryConnection {
-        EntryConnection { list: self.clone(), placed, first, has_previous, has_next }
+        let range = ScoreRange::default();
+        EntryConnection { list: self.clone(), placed, first, has_previous, has_next, range }
     }
 }

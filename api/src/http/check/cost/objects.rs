@@ -16,7 +16,8 @@ use crate::graphql::types::connection::{PAGE_DEFAULT, PAGE_MAX};
 
 /// Fields that answer with a page, each with its default length. Their `nodes` and `edges` count
 /// for each item, and their other fields once.
-const PAGES: [(&str, usize); 9] = [
+const PAGES: [(&str, usize); 10] = [
+    ("segments", PAGE_DEFAULT),
     ("top", PAGE_DEFAULT),
     ("boards", PAGE_DEFAULT),
     ("friends", PAGE_DEFAULT),
@@ -84,7 +85,7 @@ const PLAIN: [&str; 22] = [
 
 /// Fields that take more than a point whatever they find, each with its points besides. Resolvers
 /// pay for the rest, by what they find.
-const PRICES: [(&str, u64); 13] = [
+const PRICES: [(&str, u64); 14] = [
     ("addFriend", 1200),
     ("board", 20),
     ("boards", 40),
@@ -96,6 +97,7 @@ const PRICES: [(&str, u64); 13] = [
     ("periods", 20),
     ("removeFriend", 200),
     ("searchMembers", 200),
+    ("segments", 40),
     ("standings", 10),
     ("top", 10),
 ];
