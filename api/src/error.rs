@@ -10,7 +10,7 @@ use engine::read::choice::Unreadable;
 pub enum ErrorCode {
     /// Something in the request is invalid; the message says what is expected.
     BadUserInput,
-    /// The score, or what it would add up to, is outside the range of the board.
+    /// The score, or the sum it would lead to, is outside the range of the board.
     ScoreOutOfRange,
     /// The score was earned before the board opens: `opensAt`.
     BoardNotOpen,
@@ -34,7 +34,7 @@ pub enum ErrorCode {
     Forbidden,
     /// The request exceeds a limit; the message names it.
     LimitExceeded,
-    /// The server does not know the query of this hash, or no longer does; send the query along
+    /// The server does not know the query with this hash, or no longer does; send the query along
     /// once.
     PersistedQueryNotFound,
     /// Too many requests; slow down.

@@ -36,7 +36,7 @@ pub enum ScoreOrder {
     LowFirst,
 }
 
-/// How a submitted score changes the score of its member.
+/// How a submitted score changes the member's score.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "ranking::board::Policy")]
 pub enum ScorePolicy {
@@ -200,7 +200,7 @@ impl Board {
         self.0.board.rules.direction.into()
     }
 
-    /// How a submitted score changes the score of its member.
+    /// How a submitted score changes the member's score.
     async fn policy(&self) -> ScorePolicy {
         self.0.board.rules.policy.into()
     }
@@ -215,7 +215,7 @@ impl Board {
         self.0.row.tick_ms
     }
 
-    /// The number of decimals of a score.
+    /// The number of decimals in a score.
     async fn decimals(&self) -> i32 {
         self.0.board.rules.decimals.into()
     }
@@ -250,7 +250,7 @@ impl Board {
         self.0.row.visibility.into()
     }
 
-    /// True if a member's own token may submit scores of that member.
+    /// True if a member's own token may submit that member's scores.
     async fn self_submit(&self) -> bool {
         self.0.row.self_submit
     }
@@ -265,19 +265,18 @@ impl Board {
         DateTime(self.0.row.created_at_ms)
     }
 
-    /// The first instant for which the board accepts scores, by their `at`; null for no beginning.
+    /// The earliest time at which an accepted score was earned (`at`); null for no limit.
     async fn opens_at(&self) -> Option<DateTime> {
         self.0.row.opens_at_ms.map(DateTime)
     }
 
-    /// The first instant for which the board no longer accepts scores, by their `at`; null for no
-    /// end.
+    /// The time from which on scores that are earned (`at`) are no longer accepted; null for no
+    /// limit.
     async fn closes_at(&self) -> Option<DateTime> {
         self.0.row.closes_at_ms.map(DateTime)
     }
 
-    /// The greatest delay of an accepted score in seconds, from its `at` to its arrival; null for
-    /// no limit.
+    /// The longest time in seconds from an accepted score's `at` to its arrival; null for no limit.
     async fn max_lateness_seconds(&self) -> Option<i32> {
         let seconds = self.0.row.lateness_max_ms? / 1000;
         Some(i32::try_from(seconds).unwrap_or(i32::MAX))
@@ -315,7 +314,7 @@ impl Board {
         Ok(Some(Box::pin(page).await?))
     }
 
-    /// The standings that `of` chooses; by default those of everyone in "all".
+    /// The standings that `of` selects; by default, those of everyone in "all".
     async fn standings(
         &self,
         ctx: &Context<'_>,

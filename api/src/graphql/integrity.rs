@@ -34,11 +34,11 @@ pub enum FindingKind {
     WrongScore,
     /// The score is right, but the time in the tie-break differs.
     WrongTieBreak,
-    /// The entry is in a period that it does not belong to, and not in the one where it does.
+    /// The entry is in the wrong period, and missing from the right one.
     WrongWindow,
-    /// The content of a commit or an event is not what the commit's id says.
+    /// The content of a commit or event does not match the commit's id.
     Altered,
-    /// A kind that this server does not know, found by a newer program.
+    /// A kind that this server does not know, reported by a newer program.
     Other,
 }
 
@@ -61,7 +61,7 @@ pub enum FindingPlace {
     Commit,
     /// An event of the history.
     Event,
-    /// A location that this server does not know, found by a newer program.
+    /// A location that this server does not know, reported by a newer program.
     Other,
 }
 
@@ -161,7 +161,7 @@ impl Finding {
         }
     }
 
-    /// A remark, such as the fault of a file, or a doubt about the history itself.
+    /// A note, such as the fault found in a file, or a doubt about the history itself.
     async fn note(&self) -> Option<&str> {
         self.row.note.as_deref()
     }
@@ -192,18 +192,18 @@ impl Finding {
         Some(self.row.segment.as_str()).filter(|segment| !segment.is_empty())
     }
 
-    /// The score by the history; null if the history has none.
+    /// The score according to the history; null if there is none.
     async fn history(&self) -> Option<Decimal> {
         self.decimal(self.row.history)
     }
 
-    /// The score in the standings table of SQL, which has "all" only; null if it has none, or one
-    /// that makes no sense.
+    /// The score in the standings table of SQL, which covers "all" only; null if there is none, or
+    /// an invalid one.
     async fn sql(&self) -> Option<Decimal> {
         self.decimal(self.row.sql)
     }
 
-    /// The score in Redis; null if it has none, or one that makes no sense.
+    /// The score in Redis; null if there is none, or an invalid one.
     async fn redis(&self) -> Option<Decimal> {
         self.decimal(self.row.redis)
     }
@@ -331,7 +331,7 @@ pub struct FindingTotal(i64);
 
 #[Object]
 impl FindingTotal {
-    /// The number of findings that are kept of the run.
+    /// The number of findings kept for this run.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let total = Total::Findings(self.0);
         Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)

@@ -34,7 +34,7 @@ pub enum JobKind {
     Seal,
     /// Imports events from a file.
     Import,
-    /// A kind that this server does not know, begun by a newer program.
+    /// A kind that this server does not know, started by a newer program.
     Other,
 }
 
@@ -46,7 +46,7 @@ pub enum JobState {
     Running,
     /// The job is done.
     Done,
-    /// The job failed, was stopped, or its process died; the summary says which.
+    /// The job failed or was stopped, or its process died; the summary says which.
     Failed,
 }
 
@@ -98,7 +98,7 @@ impl Job {
         self.0.state.into()
     }
 
-    /// The progress from 0 to 1, as far as the job can tell. It never goes back, and is written
+    /// The progress from 0 to 1, as far as the job can tell. It never goes back, and is updated
     /// once a second.
     async fn progress(&self) -> f64 {
         self.0.progress
@@ -114,8 +114,8 @@ impl Job {
         self.0.finished_at_ms.map(DateTime)
     }
 
-    /// The present step of a running job; the figures of a job that is done; the reason why a job
-    /// failed.
+    /// The current step of a running job, the figures of a job that is done, or the reason why a
+    /// job failed.
     async fn summary(&self) -> Option<&str> {
         self.0.summary.as_deref()
     }

@@ -174,8 +174,8 @@ impl Member {
         Ok(Some(Box::pin(self.friends_page(ctx, page)).await?))
     }
 
-    /// The member's history on a board, newest first. The database has an event a moment after its
-    /// acceptance. Null if there is no such board.
+    /// The member's history on a board, newest first. An event is listed a moment after it was
+    /// accepted. Null if there is no such board.
     async fn events(
         &self,
         ctx: &Context<'_>,
@@ -202,8 +202,7 @@ impl Member {
         Ok(Box::pin(self.entry_in(ctx, &board, of.into())).await?)
     }
 
-    /// The member's entries on boards, at most 100, in the order of `boards`. Each is as `entry`
-    /// gives it.
+    /// The member's entries on several boards, at most 100, in the order of `boards`; see `entry`.
     async fn entries(
         &self,
         ctx: &Context<'_>,

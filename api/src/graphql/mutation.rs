@@ -116,9 +116,9 @@ impl Mutation {
         Ok(Some(UpsertMembersPayload { members }))
     }
 
-    /// Makes two members friends of each other; does nothing if they are. A member has at most
-    /// 10,000 friends. Needs scope submit; a member's own token may make friends of that member
-    /// only.
+    /// Makes two members friends of each other; does nothing if they already are. A member has at
+    /// most 10,000 friends. Needs scope submit; a member's own token may only change that member's
+    /// friendships.
     async fn add_friend(
         &self,
         ctx: &Context<'_>,
@@ -129,7 +129,7 @@ impl Mutation {
     }
 
     /// Ends a friendship, for both members; does nothing if there is none. Needs scope submit; a
-    /// member's own token may end friendships of that member only.
+    /// member's own token may only change that member's friendships.
     async fn remove_friend(
         &self,
         ctx: &Context<'_>,

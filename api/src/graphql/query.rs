@@ -64,11 +64,11 @@ pub struct Viewer {
 /// All reads.
 pub struct Query;
 
-/// All reads. A cache between server and client may keep an answer for a second, unless a field of
-/// it says less.
+/// All reads. A cache between server and client may keep an answer for a second, unless one of its
+/// fields allows less.
 #[Object(cache_control(max_age = 1))]
 impl Query {
-    /// The object with a global id; null if there is none.
+    /// The object with this id; null if there is none.
     async fn node(
         &self,
         ctx: &Context<'_>,
@@ -77,7 +77,7 @@ impl Query {
         Ok(Box::pin(node(ctx, &id)).await?)
     }
 
-    /// The board of a slug; null if there is none.
+    /// The board with this slug; null if there is none.
     async fn board(
         &self,
         ctx: &Context<'_>,
@@ -100,8 +100,8 @@ impl Query {
         Ok(Some(Box::pin(board::list(ctx, Page::new(first, after, last, before)?)).await?))
     }
 
-    /// The member of a key; null if there is none. A first accepted score or `upsertMembers`
-    /// creates a member.
+    /// The member with this key; null if there is none. A member is created by its first accepted
+    /// score or by `upsertMembers`.
     async fn member(
         &self,
         ctx: &Context<'_>,
@@ -110,7 +110,8 @@ impl Query {
         Ok(Box::pin(Member::find(ctx, &[key])).await?.pop().flatten())
     }
 
-    /// The members of keys, at most 1,000, in the order of `keys`; null for a key without a member.
+    /// The members with these keys, at most 1,000, in the order of `keys`; null for a key that no
+    /// member has.
     async fn members(
         &self,
         ctx: &Context<'_>,
@@ -120,8 +121,8 @@ impl Query {
         Ok(Some(Box::pin(Member::find(ctx, &keys)).await?))
     }
 
-    /// The members whose key begins with a prefix, ordered by key; then those whose name does, in
-    /// upper or lower case, ordered by name.
+    /// The members whose key starts with a prefix, ordered by key; then those whose name does,
+    /// ignoring case, ordered by name.
     async fn search_members(
         &self,
         ctx: &Context<'_>,

@@ -128,9 +128,9 @@ impl Standings {
         source_of(ctx, &self.read).await.0
     }
 
-    /// The instant up to which the answers have every score, about: that of the request if they
-    /// come from Redis, and else that up to which SQL has them. Null if the server has not seen
-    /// Redis since it started.
+    /// The instant up to which the answers include every score, approximately: the time of the
+    /// request if they come from Redis, otherwise the time up to which SQL is complete. Null if the
+    /// server has not seen Redis since it started.
     async fn as_of(&self, ctx: &Context<'_>) -> Option<DateTime> {
         source_of(ctx, &self.read).await.1
     }

@@ -45,16 +45,16 @@ pub struct CreateBoardInput {
     /// The order of scores.
     #[graphql(default_with = "Some(ScoreOrder::HighFirst)")]
     direction: Option<ScoreOrder>,
-    /// How a submitted score changes the score of its member.
+    /// How a submitted score changes the member's score.
     #[graphql(default_with = "Some(ScorePolicy::Sum)")]
     policy: Option<ScorePolicy>,
     /// The order of members with equal scores.
     #[graphql(default_with = "Some(TieBreak::Earliest)")]
     tie_break: Option<TieBreak>,
-    /// The unit of time in tie-breaks: 1, 10, 100, 1000, 10000 or 100000 ms. By default the finest
-    /// unit that fits beside the score range, but none coarser than 1 s.
+    /// The unit of time in tie-breaks: 1, 10, 100, 1000, 10000 or 100000 ms. By default, the finest
+    /// unit that fits beside the score range, but never coarser than 1 s.
     tie_break_resolution_ms: Option<i32>,
-    /// The number of decimals of a score, 0 to 9.
+    /// The number of decimals in a score, 0 to 9.
     #[graphql(default_with = "Some(0)")]
     decimals: Option<i32>,
     /// The lowest score that a member can have in "all".
@@ -77,21 +77,21 @@ pub struct CreateBoardInput {
     /// The clients that may read the board.
     #[graphql(default_with = "Some(Visibility::Public)")]
     visibility: Option<Visibility>,
-    /// True if a member's own token may submit scores of that member.
+    /// True if a member's own token may submit that member's scores.
     #[graphql(default_with = "Some(false)")]
     self_submit: Option<bool>,
     /// The windows besides "all".
     #[graphql(default_with = "Some(vec![])")]
     windows: Option<Vec<WindowInput>>,
-    /// The first instant for which the board accepts scores, by their `at`; no beginning by
-    /// default. Earlier scores are rejected.
+    /// The earliest time at which an accepted score was earned (`at`); no limit by default. Scores
+    /// earned earlier are rejected with BOARD_NOT_OPEN.
     opens_at: Option<DateTime>,
-    /// The first instant for which the board no longer accepts scores, by their `at`; no end by
-    /// default.
+    /// The time from which on scores that are earned (`at`) are rejected with BOARD_CLOSED; no
+    /// limit by default.
     closes_at: Option<DateTime>,
-    /// The greatest delay of an accepted score in seconds, from its `at` to its arrival; null for
-    /// no limit. By default 604,800 (7 days) where `selfSubmit` is true, else no limit. Later
-    /// scores are rejected with TOO_LATE.
+    /// The longest time in seconds from an accepted score's `at` to its arrival; null for no limit.
+    /// By default 604,800 (7 days) if `selfSubmit` is true, otherwise no limit. Later scores are
+    /// rejected with TOO_LATE.
     max_lateness_seconds: MaybeUndefined<i32>,
 }
 
@@ -124,15 +124,14 @@ pub struct UpdateBoardInput {
     windows: Option<Vec<WindowInput>>,
     /// The clients that may read the board.
     visibility: Option<Visibility>,
-    /// True if a member's own token may submit scores of that member.
+    /// True if a member's own token may submit that member's scores.
     self_submit: Option<bool>,
-    /// The first instant for which the board accepts scores, by their `at`; null for no beginning.
+    /// The earliest time at which an accepted score was earned (`at`); null for no limit.
     opens_at: MaybeUndefined<DateTime>,
-    /// The first instant for which the board no longer accepts scores, by their `at`; null for no
-    /// end.
+    /// The time from which on scores that are earned (`at`) are no longer accepted; null for no
+    /// limit.
     closes_at: MaybeUndefined<DateTime>,
-    /// The greatest delay of an accepted score in seconds, from its `at` to its arrival; null for
-    /// no limit.
+    /// The longest time in seconds from an accepted score's `at` to its arrival; null for no limit.
     max_lateness_seconds: MaybeUndefined<i32>,
 }
 

@@ -30,7 +30,7 @@ pub enum WindowKind {
     Yearly,
     /// The present hour, day, week or month, and a number of earlier ones.
     Rolling,
-    /// All time, with scores that lose half their weight in every half-life.
+    /// All time, with scores that lose half their weight with every half-life.
     Decay,
 }
 
@@ -79,7 +79,7 @@ impl BoardWindow {
     }
 
     /// The number of past periods kept in Redis; older ones are sealed and read from SQL. 1,000,000
-    /// is in effect all. It is also the number of "all", which has a single period.
+    /// means, in effect, all of them; "all", which has a single period, reports that number.
     async fn retain(&self) -> Result<i32> {
         let rows = self.board.row.window_rows().map_err(Error::from)?;
         let named = self.window.to_string();
@@ -88,7 +88,7 @@ impl BoardWindow {
         Ok(int(retain.into())?)
     }
 
-    /// True if the window has everything that came before it. While a new window is being filled
+    /// True once the window includes the scores from before it was added. While it is being filled
     /// from the history, its standings are UNAVAILABLE.
     async fn ready(&self) -> bool {
         self.board.board.is_whole(self.window)

@@ -43,7 +43,7 @@ pub struct AddFriendPayload {
 pub struct RemoveFriendPayload {
     /// The member.
     member: Member,
-    /// The friend that was.
+    /// The former friend.
     friend: Member,
 }
 

@@ -17,7 +17,7 @@ use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::EntryCursor;
 use crate::graphql::types::scalar::DateTime;
 
-/// A choice among the standings of a board: everyone in "all", unless a field says otherwise.
+/// Selects standings of a board; by default, those of everyone in "all".
 #[derive(InputObject, Debug, Clone)]
 pub struct StandingsOf {
     /// The window's name.

@@ -131,8 +131,8 @@ impl Entry {
         Ok(int(before + 1)?)
     }
 
-    /// The exact score. In a decaying window, its worth at the instant of the request, rounded to
-    /// six decimals more than the board's.
+    /// The exact score. In a decaying window, its value at the time of the request, rounded to six
+    /// decimals more than the board's.
     async fn score(&self, ctx: &Context<'_>) -> Decimal {
         self.shown_score(state(ctx).now_ms)
     }
@@ -177,7 +177,8 @@ impl Entry {
         })?))
     }
 
-    /// 100 · members ranked below / (size − 1); 100 for the only member.
+    /// The percentage of the other members who rank below: 100 · members below / (size − 1). 100
+    /// for an only member.
     async fn percentile(&self, ctx: &Context<'_>) -> Result<f64> {
         let size = self.standings.count(ctx).await?;
         if size <= 1 {

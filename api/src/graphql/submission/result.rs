@@ -77,7 +77,7 @@ struct Accepted {
 pub struct PreviousEntry {
     /// The rank, from 1.
     rank: i32,
-    /// The exact score; in a decaying window, its worth at the instant of the request.
+    /// The exact score; in a decaying window, its value at the time of the request.
     score: Decimal,
 }
 

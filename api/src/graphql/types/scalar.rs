@@ -18,13 +18,13 @@ const TEXT_CHARS_MAX: usize = 200;
 const NUMBER_DIGITS_MAX: usize = 15;
 
 /// An exact decimal. Sent as a string ("1234.50"). Accepted as a string, or as an integer of at
-/// most 15 digits. A number with a point or an exponent is refused, as it may have been rounded on
-/// its way.
+/// most 15 digits. A number with a point or an exponent is refused, since it may have been rounded
+/// on its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decimal(pub String);
 
-/// An instant as RFC 3339 writes it. Sent in UTC with milliseconds: "2025-09-03T12:00:00.000Z".
-/// Accepted with any offset; date and time are separated by "T".
+/// An instant in the format of RFC 3339. Sent in UTC with milliseconds: "2025-09-03T12:00:00.000Z".
+/// Accepted with any offset; "T" separates date and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DateTime(pub i64);
 
@@ -117,8 +117,8 @@ impl Decimal {
 }
 
 /// An exact decimal. Sent as a string ("1234.50"). Accepted as a string, or as an integer of at
-/// most 15 digits. A number with a point or an exponent is refused, as it may have been rounded on
-/// its way.
+/// most 15 digits. A number with a point or an exponent is refused, since it may have been rounded
+/// on its way.
 #[Scalar(specified_by_url = "https://www.w3.org/TR/xmlschema11-2/#decimal")]
 impl ScalarType for Decimal {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -130,8 +130,8 @@ impl ScalarType for Decimal {
     }
 }
 
-/// An instant as RFC 3339 writes it. Sent in UTC with milliseconds: "2025-09-03T12:00:00.000Z".
-/// Accepted with any offset; date and time are separated by "T".
+/// An instant in the format of RFC 3339. Sent in UTC with milliseconds: "2025-09-03T12:00:00.000Z".
+/// Accepted with any offset; "T" separates date and time.
 #[Scalar(specified_by_url = "https://www.rfc-editor.org/rfc/rfc3339#section-5.6")]
 impl ScalarType for DateTime {
     fn parse(value: Value) -> InputValueResult<Self> {
