@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_graphql::Enum;
 use entity::access_token;
 use moka::future::Cache;
 use ranking::commit::content::to_hex;
@@ -22,7 +23,7 @@ const CHECK_AGE_MAX: Duration = Duration::from_secs(5);
 const TOKENS_MAX: u64 = 10_000;
 
 /// The scope of an access token. Each scope includes those before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Scope {
     /// Reads everything, private boards too.
     Read,
@@ -68,14 +69,10 @@ impl Scope {
         }
     }
 
-    /// The names of this scope and of those it includes.
-    pub fn included(self) -> Vec<String> {
+    /// This scope and those it includes.
+    pub fn included(self) -> Vec<Self> {
         let scopes = [Self::Read, Self::Submit, Self::Admin];
-        scopes
-            .into_iter()
-            .filter(|scope| *scope <= self)
-            .map(|scope| scope.name().to_owned())
-            .collect()
+        scopes.into_iter().filter(|scope| *scope <= self).collect()
     }
 }
 
@@ -118,15 +115,15 @@ impl Access {
     /// answer.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` if the token is unknown, revoked or expired; `UNAVAILABLE` if SQL does not
-    /// answer and the token is not remembered.
+    /// `UNAUTHENTICATED` if the token is unknown or revoked, `EXPIRED_TOKEN` if it has expired;
+    /// `UNAVAILABLE` if SQL does not answer and the token is not remembered.
     pub async fn check(
         &self,
         db: &DatabaseConnection,
         token: &str,
         now_ms: i64,
     ) -> Result<Arc<Principal>> {
-        let refused = || Error::unauthenticated("this access token is unknown, revoked or expired");
+        let refused = || Error::unauthenticated("this access token is unknown or revoked");
         let hash = hash_of(token);
         let id = token
             .strip_prefix("laurel_")
@@ -154,13 +151,18 @@ impl Access {
                 member: row.member,
             }),
         });
-        let Some((checked, principal)) = checked.and_then(|checked| {
-            let principal = checked.principal_at(now_ms)?;
-            Some((checked, principal))
-        }) else {
-            // It must not come back when SQL goes away.
-            self.checked.invalidate(&hash).await;
-            return Err(refused());
+        let expired = || Error::new(ErrorCode::ExpiredToken, "this access token has expired");
+        let checked = checked.ok_or_else(refused).and_then(|checked| {
+            let principal = checked.principal_at(now_ms).ok_or_else(expired)?;
+            Ok((checked, principal))
+        });
+        let (checked, principal) = match checked {
+            Ok(checked) => checked,
+            Err(error) => {
+                // It must not come back when SQL goes away.
+                self.checked.invalidate(&hash).await;
+                return Err(error);
+            }
         };
         self.checked.insert(hash, Arc::new(checked)).await;
         Ok(principal)

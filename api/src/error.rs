@@ -10,19 +10,31 @@ use engine::read::choice::Unreadable;
 pub enum ErrorCode {
     /// Something in the request is invalid; the message says what is expected.
     BadUserInput,
-    /// The score, or what it would add up to, is outside the range of the board.
+    /// The score, or the sum it would lead to, is outside the range of the board.
     ScoreOutOfRange,
+    /// The score was earned before the board opens: `opensAt`.
+    BoardNotOpen,
+    /// The score was earned when the board had closed: `closesAt`.
+    BoardClosed,
+    /// The score came too long after it was earned: `maxLatenessSeconds`.
+    TooLate,
+    /// The event id was accepted before, with another score or time.
+    EventIdConflict,
     /// The request names something that does not exist.
     NotFound,
+    /// The board does not have the window; the message names those that it has.
+    WindowNotFound,
     /// The request creates something that already exists.
     AlreadyExists,
     /// The request needs a valid access token.
     Unauthenticated,
+    /// The access token has expired.
+    ExpiredToken,
     /// The access token does not allow this.
     Forbidden,
     /// The request exceeds a limit; the message names it.
     LimitExceeded,
-    /// The server does not know the query of this hash, or no longer does; send the query along
+    /// The server does not know the query with this hash, or no longer does; send the query along
     /// once.
     PersistedQueryNotFound,
     /// Too many requests; slow down.
@@ -44,6 +56,8 @@ pub struct Error {
     pub code: ErrorCode,
     /// The message, for people.
     pub message: String,
+    /// The path of the argument that is wrong, such as `input.scores[1].score`, if it is one.
+    pub argument: Option<String>,
 }
 
 /// The result of every function of this crate that answers a client.
@@ -55,7 +69,20 @@ const HELD: &str = "this board is moving to another number of shards; try again 
 impl Error {
     /// An error with a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), argument: None }
+    }
+
+    /// This error, of the argument with a path.
+    #[must_use]
+    pub fn at(self, argument: impl Into<String>) -> Self {
+        Self { argument: Some(argument.into()), ..self }
+    }
+
+    /// This error with the path of its argument continued outwards, if it has one.
+    #[must_use]
+    pub fn within(self, outer: &str) -> Self {
+        let argument = self.argument.map(|argument| format!("{outer}.{argument}"));
+        Self { argument, ..self }
     }
 
     /// `BAD_USER_INPUT`.
@@ -105,6 +132,12 @@ impl From<ranking::Error> for Error {
         match error {
             ranking::Error::Invalid(message) => Self::new(ErrorCode::BadUserInput, message),
             ranking::Error::LimitExceeded(message) => Self::new(ErrorCode::LimitExceeded, message),
+            ranking::Error::NotOpen(message) => Self::new(ErrorCode::BoardNotOpen, message),
+            ranking::Error::Closed(message) => Self::new(ErrorCode::BoardClosed, message),
+            ranking::Error::TooLate(message) => Self::new(ErrorCode::TooLate, message),
+            ranking::Error::EventIdConflict(message) => {
+                Self::new(ErrorCode::EventIdConflict, message)
+            }
             ranking::Error::BoardGone => Self::new(ErrorCode::NotFound, error.to_string()),
             ranking::Error::BoardHeld | ranking::Error::BoardMoved(_) => {
                 Self::new(ErrorCode::Unavailable, HELD)
@@ -124,6 +157,7 @@ impl From<Unreadable> for Error {
     fn from(error: Unreadable) -> Self {
         match error {
             Unreadable::Invalid(error) => error.into(),
+            Unreadable::NoWindow(message) => Self::new(ErrorCode::WindowNotFound, message),
             Unreadable::Filling { .. } => Self::new(ErrorCode::Unavailable, error.to_string()),
         }
     }

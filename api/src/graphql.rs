@@ -14,7 +14,7 @@ pub mod standings;
 pub mod submission;
 pub(crate) mod types;
 
-use async_graphql::{EmptySubscription, Schema};
+use async_graphql::{EmptySubscription, SDLExportOptions, Schema};
 
 use crate::app::SharedApp;
 use mutation::Mutation;
@@ -23,9 +23,20 @@ use query::Query;
 /// Laurel's schema.
 pub type LaurelSchema = Schema<Query, Mutation, EmptySubscription>;
 
+/// The description of the schema. async-graphql has none of its own.
+pub const DESCRIPTION: &str = "Laurel, a leaderboard service. Scores go in by `submitScores`; \
+    ranks, pages, neighbors and friends come out of the standings of a board.";
+
 /// The schema as text, as `laurel schema` prints it.
 pub fn sdl() -> String {
-    Schema::build(Query, Mutation, EmptySubscription).finish().sdl()
+    let described = format!("\"\"\"\n{DESCRIPTION}\n\"\"\"\nschema {{");
+    definitions().replace("\nschema {", &format!("\n{described}"))
+}
+
+/// The schema as text without its description, which the parser of async-graphql does not read.
+pub fn definitions() -> String {
+    let schema = Schema::build(Query, Mutation, EmptySubscription).finish();
+    schema.sdl_with_options(SDLExportOptions::new().include_specified_by())
 }
 
 /// The executable schema. The limits of requests are checked before it sees them.

@@ -12,6 +12,18 @@ pub enum Error {
     /// The caller's fault: a limit was passed; the message names it.
     #[error("{0}")]
     LimitExceeded(String),
+    /// The caller's fault: a score was earned before its board opens.
+    #[error("{0}")]
+    NotOpen(String),
+    /// The caller's fault: a score was earned when its board had closed.
+    #[error("{0}")]
+    Closed(String),
+    /// The caller's fault: a score came too long after it was earned.
+    #[error("{0}")]
+    TooLate(String),
+    /// The caller's fault: an event id was accepted before with another content.
+    #[error("{0}")]
+    EventIdConflict(String),
     /// The caller's fault: the board was deleted, or began a new generation, after the caller read
     /// it.
     #[error("this board was deleted or changed a moment ago")]

@@ -4,6 +4,7 @@
 //! that the partition's head has not moved since, and then writes.
 
 pub mod batch;
+pub mod effect;
 pub mod event_ids;
 pub mod written;
 
@@ -17,6 +18,7 @@ use crate::id::{BoardNo, EventId, MemberId};
 use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::submission::batch::Batch;
+use crate::submission::effect::{Effect, Report};
 use crate::submission::event_ids::{Seen, seen_field};
 use crate::window::roll::{RollMark, Rolls};
 use crate::window::seal::{SealMark, SealName};
@@ -38,6 +40,8 @@ pub struct Submission {
     pub event_id: Option<EventId>,
     /// The segments in which it counts, besides everyone.
     pub segments: Vec<String>,
+    /// The effects that its verdict tells.
+    pub report: Report,
 }
 
 /// The only member attribute that boards can be segmented by.
@@ -57,6 +61,10 @@ pub enum Verdict {
         seq: u64,
         /// 0-based.
         index: u32,
+        /// The time of acceptance, in Unix milliseconds.
+        accepted_at_ms: i64,
+        /// The effects that the submission asked for.
+        effects: Vec<Effect>,
     },
     /// A duplicate: its event id was accepted before, in this commit.
     Duplicate {
@@ -66,6 +74,12 @@ pub enum Verdict {
     },
     /// Refused; nothing of it is written.
     Rejected(Error),
+}
+
+impl Verdict {
+    fn accepted(seq: u64, index: usize, accepted_at_ms: i64) -> Self {
+        Self::Accepted { seq, index: index as u32, accepted_at_ms, effects: vec![] }
+    }
 }
 
 /// The reads that a batch needs before it can be folded.
@@ -115,6 +129,8 @@ pub struct FoldedBatch {
     pub commit: Option<Commit>,
     /// The new keys, standings by standings.
     pub changes: Vec<StandingsChange>,
+    /// The entries whose ranks the commit reads, before its writes and after them.
+    pub ranked: Vec<(StandingsId, MemberId)>,
     /// The new marks of rolling windows: board, series, mark.
     pub rolls: Vec<(BoardNo, String, RollMark)>,
     /// Fields and values for the present seen hash.

@@ -100,11 +100,13 @@ fn query() -> Value {
     let window = ["all", "daily"][rng.random_range(0..2)];
     let what = match rng.random_range(0..4) {
         0 => format!("top(first:{}){{nodes{{rank score member{{key}}}}}}", rng.random_range(5..50)),
-        1 => format!("rank(member:\"{member}\"){{rank score}}"),
+        1 => format!("entry(member:\"{member}\"){{rank score}}"),
         2 => format!("neighbors(member:\"{member}\"){{rank score member{{key}}}}"),
         _ => format!("friends(member:\"{}\"){{nodes{{position entry{{rank}}}}}}", key(0)),
     };
-    let text = format!("{{board(slug:\"b\"){{standings(window:\"{window}\"){{source {what}}}}}}}");
+    let text = format!(
+        "{{board(slug:\"b\"){{standings(of: {{ window:\"{window}\" }}){{source {what}}}}}}}"
+    );
     json!({ "query": text })
 }
 

@@ -21,9 +21,9 @@ use redis_alone::{blind_writes, key_of, raw, redis_benchmark};
 
 pub(crate) const TOP: &str = "query($slug: String!) { board(slug: $slug) { standings { top(first: 100) { nodes { rank score member { key } } } } } }";
 
-pub(crate) const RANK: &str = "query($slug: String!, $member: String!) { board(slug: $slug) { standings { rank(member: $member) { rank score } } } }";
+pub(crate) const RANK: &str = "query($slug: String!, $member: String!) { board(slug: $slug) { standings { entry(member: $member) { rank score } } } }";
 
-pub(crate) const AROUND: &str = "query($slug: String!, $member: String!) { board(slug: $slug) { standings { rank(member: $member) { rank score }
+pub(crate) const AROUND: &str = "query($slug: String!, $member: String!) { board(slug: $slug) { standings { entry(member: $member) { rank score }
     neighbors(member: $member, above: 5, below: 5) { rank score member { key } } } } }";
 
 const FRIENDS: &str = "query($slug: String!, $member: String!, $first: Int!) { board(slug: $slug) { standings { friends(member: $member, first: $first) { nodes { position entry { rank score member { key } } } } } } }";
@@ -32,7 +32,7 @@ const SUBMIT: &str = "mutation($scores: [ScoreInput!]!) { submitScores(input: { 
 
 pub(crate) const ONE: &str = "mutation($member: String!, $score: Decimal!) { submitScores(input: { board: \"played\", scores: [{ member: $member, score: $score }] }) { accepted } }";
 
-const NOTHING: &str = "mutation { upsertMembers(input: []) { members { key } } }";
+const NOTHING: &str = "mutation { upsertMembers(input: { members: [] }) { members { key } } }";
 
 /// Members of the board behind most figures.
 const MEMBERS: usize = 100_000;
@@ -181,10 +181,9 @@ async fn befriend(server: &Server, members: usize) {
     others.truncate(FRIENDS_COUNT);
     let all: Vec<Value> =
         others.iter().chain([&name(0)]).map(|key| json!({ "key": key })).collect();
-    let upsert =
-        "mutation($input: [MemberInput!]!) { upsertMembers(input: $input) { members { key } } }";
-    server.ask(upsert, json!({ "input": all })).await;
-    let add = "mutation($member: String!, $friend: String!) { addFriend(member: $member, friend: $friend) { friend { key } } }";
+    let upsert = "mutation($members: [MemberInput!]!) { upsertMembers(input: { members: $members }) { members { key } } }";
+    server.ask(upsert, json!({ "members": all })).await;
+    let add = "mutation($member: String!, $friend: String!) { addFriend(input: { member: $member, friend: $friend }) { friend { key } } }";
     for other in others {
         let pair = json!({ "member": name(0), "friend": other });
         server.ask(add, pair).await;

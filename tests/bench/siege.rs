@@ -87,7 +87,7 @@ async fn read_until(client: Client, url: Arc<str>, deadline: Instant) -> (Vec<f6
     while Instant::now() < deadline {
         let member = key(rand::rng().random_range(0..MEMBERS));
         let query = format!(
-            "{{board(slug:\"big16\"){{standings{{rank(member:\"{member}\"){{rank score}} \
+            "{{board(slug:\"big16\"){{standings{{entry(member:\"{member}\"){{rank score}} \
                 neighbors(member:\"{member}\"){{rank score member{{key}}}}}}}}}}"
         );
         let began = Instant::now();

@@ -16,6 +16,7 @@ use ranking::board::Board;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::id::{EventId, MemberId, PartitionNo};
 use ranking::submission::Submission;
+use ranking::submission::effect::Report;
 use ranking::window::Window;
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
@@ -202,6 +203,7 @@ impl Stores {
     pub(crate) fn score(&self, board: &Board, member: &MemberId, at_ms: Option<i64>) -> Submission {
         let event = self.events.fetch_add(1, Ordering::Relaxed);
         Submission {
+            report: Report::Nothing,
             board: board.clone(),
             member: member.clone(),
             score: 1 + (event % 100) as i64,

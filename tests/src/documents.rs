@@ -2,46 +2,53 @@
 
 pub const CREATE_BOARD: &str = "
     mutation($input: CreateBoardInput!) { createBoard(input: $input) { board {
-        id slug tieBreakResolutionMs segmentBy selfSubmit opensAt closesAt latenessMaxSeconds
+        id slug tieBreakResolutionMs segmentBy selfSubmit opensAt closesAt maxLatenessSeconds
         windows { name kind ready retain current { label start end nextResetAt sealed } }
     } } }";
 
 pub const UPDATE_BOARD: &str = "
     mutation($input: UpdateBoardInput!) { updateBoard(input: $input) { board {
-        id slug title latenessMaxSeconds windows { name ready retain }
+        id slug title maxLatenessSeconds windows { name ready retain }
     } } }";
 
 pub const DELETE_BOARD: &str =
-    "mutation($slug: String!) { deleteBoard(slug: $slug) { deletedBoardId } }";
+    "mutation($slug: String!) { deleteBoard(input: { slug: $slug }) { deletedBoardId } }";
 
 pub const SUBMIT_SCORES: &str = "
-    mutation($board: String!, $scores: [ScoreInput!]!, $ack: Ack!) {
+    mutation($board: String!, $scores: [ScoreInput!]!, $ack: Durability!) {
         submitScores(input: { board: $board, scores: $scores, ack: $ack }) {
-            accepted duplicates rejected results { member status error { code message } }
+            accepted duplicates rejected results { member status error { code message argument } }
         }
     }";
 
 pub const REMOVE_ENTRY: &str = "
-    mutation($board: String!, $member: String!) { removeEntry(board: $board, member: $member) {
+    mutation($board: String!, $member: String!) { removeEntry(
+        input: { board: $board, member: $member }
+    ) {
         removed board { slug } member { key }
     } }";
 
-pub const VOID_EVENT: &str =
-    "mutation($id: ID!) { voidEvent(id: $id) { voided event { id voided } entry { score } } }";
+pub const VOID_EVENT: &str = "mutation($id: ID!) { voidEvent(input: { id: $id }) {
+        voided event { id voided } entry { score }
+    } }";
 
 pub const UPSERT_MEMBERS: &str = "
-    mutation($input: [MemberInput!]!) { upsertMembers(input: $input) {
+    mutation($members: [MemberInput!]!) { upsertMembers(input: { members: $members }) {
         members { key name region }
     } }";
 
 pub const ADD_FRIEND: &str = "
     mutation($member: String!, $friend: String!) {
-        change: addFriend(member: $member, friend: $friend) { member { key } friend { key } }
+        change: addFriend(input: { member: $member, friend: $friend }) {
+            member { key } friend { key }
+        }
     }";
 
 pub const REMOVE_FRIEND: &str = "
     mutation($member: String!, $friend: String!) {
-        change: removeFriend(member: $member, friend: $friend) { member { key } friend { key } }
+        change: removeFriend(input: { member: $member, friend: $friend }) {
+            member { key } friend { key }
+        }
     }";
 
 pub const NODE: &str = "query($id: ID!) { node(id: $id) { id } }";
@@ -49,7 +56,7 @@ pub const NODE: &str = "query($id: ID!) { node(id: $id) { id } }";
 /// A member's score of all time on a board.
 pub const SCORE: &str = "
     query($board: String!, $member: String!) { board(slug: $board) { standings {
-        rank(member: $member) { score }
+        entry(member: $member) { score }
     } } }";
 
 /// A member's events on a board, page by page.
@@ -71,15 +78,15 @@ pub const RANKED_FRIENDS: &str = "
     query(
         $slug: String!, $window: String!, $period: String, $member: String!,
         $first: Int, $after: String, $own: Boolean, $missing: Boolean
-    ) { board(slug: $slug) { standings(window: $window, period: $period) {
+    ) { board(slug: $slug) { standings(of: { window: $window, period: $period }) {
         friends(
             member: $member, first: $first, after: $after,
             includeSelf: $own, includeMissing: $missing
         ) {
             totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
-            edges { cursor node { position } } missing { key }
+            edges { cursor node { position } }
             nodes {
-                position isSelf
+                position isSelf member { key }
                 entry { rank competition: rank(method: COMPETITION) score member { key } }
             }
         }

@@ -9,3 +9,4 @@ mod pages;
 mod pages_beside_writers;
 mod ranks_beside_writers;
 mod redis_commands;
+mod score_places;

@@ -1,6 +1,7 @@
 //! Scores on their way in.
 
 mod durability;
+mod effects;
 mod event_ids;
 mod full_log;
 mod horizon;

@@ -66,7 +66,7 @@ expect() {
 	local of="window: \"$2\""
 	[ -z "$3" ] || of="$of, at: \"$3\""
 	[ -z "$4" ] || of="$of, segment: \"$4\""
-	ask "{ board(slug: \"$1\") { standings($of) { top(first: 100) { nodes { rank score member { key } } } } } }" |
+	ask "{ board(slug: \"$1\") { standings(of: { $of }) { top(first: 100) { nodes { rank score member { key } } } } } }" |
 		sed 's/.*"nodes":\(\[.*\]\).*/\1/' >"expected/$(echo "$1 $2 $3 $4" | tr ' :' '_-').json"
 	grep -q rank "expected/$(echo "$1 $2 $3 $4" | tr ' :' '_-').json"
 }
@@ -82,9 +82,9 @@ ask 'mutation {
 		{ board { slug } }
 	secret: createBoard(input: { slug: "secret", policy: LATEST, visibility: PRIVATE,
 		windows: [{ name: "monthly" }] }) { board { slug } }
-	upsertMembers(input: [{ key: "m1", region: "eu" }, { key: "m2", region: "eu", name: "Zoë" }, { key: "m3", region: "us" }])
+	upsertMembers(input: { members: [{ key: "m1", region: "eu" }, { key: "m2", region: "eu", name: "Zoë" }, { key: "m3", region: "us" }] })
 		{ members { key } }
-	addFriend(member: "m1", friend: "m2") { friend { key } }
+	addFriend(input: { member: "m1", friend: "m2" }) { friend { key } }
 }' >/dev/null
 for board in total best secret; do
 	for day in 01 02 05 09 12; do
@@ -94,10 +94,10 @@ for board in total best secret; do
 	done
 done
 for board in total best; do
-	ask "mutation { removeEntry(board: \"$board\", member: \"m6\") { removed } }" >/dev/null
+	ask "mutation { removeEntry(input: { board: \"$board\", member: \"m6\" }) { removed } }" >/dev/null
 done
 event=$(ask '{ member(key: "m2") { events(board: "total", last: 1) { nodes { id } } } }' | sed 's/.*"id":"\([^"]*\)".*/\1/')
-ask "mutation { voidEvent(id: \"$event\") { voided } }" >/dev/null
+ask "mutation { voidEvent(input: { id: \"$event\" }) { voided } }" >/dev/null
 stop
 
 # Half of the history goes to the archive; the rest comes later.

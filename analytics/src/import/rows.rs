@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use ranking::board::Board;
 use ranking::id::{EventId, MemberId};
 use ranking::submission::Submission;
+use ranking::submission::effect::Report;
 use ranking::text::is_presentable;
 
 use super::Arguments;
@@ -192,6 +193,7 @@ impl RowChecker<'_> {
         let event_id = filled(fields.event_id);
         let event_id = event_id.unwrap_or_else(|| format!("import-{}-{line}", self.hash));
         let submission = Submission {
+            report: Report::Nothing,
             board: board.clone(),
             member: MemberId::for_new(fields.member)?,
             score: ranking::score::parse(fields.score.trim(), board.rules.decimals)?,

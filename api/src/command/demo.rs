@@ -21,6 +21,7 @@ use ranking::board::rules::{Rules, RulesInput};
 use ranking::board::{Board, Policy};
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, EventId, MemberId, PartitionNo};
+use ranking::submission::effect::Report;
 use ranking::submission::{Submission, Verdict};
 use ranking::window::Window;
 use sea_orm::DatabaseConnection;
@@ -164,6 +165,7 @@ async fn load(deployment: &Deployment, committers: &Committers) -> Result<Loaded
             let partition = deployment.store.partitions().of_member(board, &member);
             let event_id = Some(EventId::new(&event_id)?);
             let submission = Submission {
+                report: Report::Nothing,
                 board: board.clone(),
                 member,
                 score: row.lines,

@@ -1,22 +1,25 @@
 //! Boards and their windows.
 
 pub mod input;
+pub(crate) mod segments;
 pub mod window;
 
 use std::sync::Arc;
 
-use async_graphql::connection::Edge;
+use async_graphql::connection::{Edge, EmptyFields};
 use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::board as row;
+use ranking::id::check_slug;
 
 use super::board::input::no_board;
-use super::board::window::Window;
+use super::board::segments::segments_page;
+use super::board::window::BoardWindow;
 use super::price;
 use super::request::{RequestState, app, state};
 use super::standings::period::{Period, PeriodTotal, periods_page};
-use super::standings::{Choice, Standings};
-use super::types::connection::{Connection, Page, PageCursor};
-use super::types::global_id::GlobalId;
+use super::standings::{Choice, Standings, StandingsOf};
+use super::types::connection::{Connection, Page, PageCursor, no_cursor};
+use super::types::global_id::{BoardName, GlobalId};
 use super::types::scalar::{DateTime, Decimal, int};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
@@ -26,14 +29,14 @@ use crate::loader::totals::Total;
 /// The order of scores.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "ranking::board::Direction")]
-pub enum Direction {
+pub enum ScoreOrder {
     /// The highest score ranks first.
     HighFirst,
     /// The lowest score ranks first.
     LowFirst,
 }
 
-/// How a submitted score changes the score of its member.
+/// How a submitted score changes the member's score.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "ranking::board::Policy")]
 pub enum ScorePolicy {
@@ -67,11 +70,6 @@ pub enum Visibility {
     Private,
 }
 
-/// An explicit null means the default, as an absent argument does.
-pub(crate) fn window_or_all(window: Option<String>) -> String {
-    window.unwrap_or_else(|| "all".to_owned())
-}
-
 /// The board of a slug, if the client may see it.
 pub(crate) async fn find(
     app: &App,
@@ -88,13 +86,22 @@ pub(crate) async fn find(
     }))
 }
 
+/// The board of a global id, if the client may see it.
+pub(crate) async fn of_name(
+    ctx: &Context<'_>,
+    name: &BoardName,
+) -> crate::error::Result<Option<Arc<CachedBoard>>> {
+    let board = find(app(ctx), state(ctx), &name.slug).await?;
+    Ok(board.filter(|board| board.row.no == name.no))
+}
+
 /// The board of a slug.
 ///
 /// # Errors
 /// `NOT_FOUND` if there is no such board that the client may see.
 pub(crate) async fn named(ctx: &Context<'_>, slug: &str) -> crate::error::Result<Arc<CachedBoard>> {
     let board = find(app(ctx), state(ctx), slug).await?;
-    board.ok_or_else(|| no_board(slug))
+    board.ok_or_else(|| no_board(slug).at("board"))
 }
 
 /// The board of a number; `None` without a number, or if the board was deleted. It does not check
@@ -118,31 +125,29 @@ pub(crate) async fn list(
     page: Page,
 ) -> crate::error::Result<Connection<Board, BoardTotal>> {
     let _reading = state(ctx).loaders.reading();
-    if let Page::Forward { after: Some(cursor), .. } | Page::Backward { before: Some(cursor), .. } =
-        &page
-    {
-        ranking::id::check_slug(cursor).map_err(|_| {
-            Error::bad_input("invalid page cursor: expected one from pageInfo or an edge of boards")
-        })?;
-    }
+    let slug_of = |cursor: &String| {
+        let slug: String = PageCursor::place(cursor)?;
+        check_slug(&slug).map_err(|_| no_cursor(cursor))?;
+        Ok::<_, Error>(slug)
+    };
     let (db, visible) = (&app(ctx).deployment.reads, visible(state(ctx)));
     let (Page::Forward { limit, .. } | Page::Backward { limit, .. }) = &page;
     state(ctx).spend(price::select(*limit))?;
     let (rows, has_previous, has_next) = match page {
         Page::Forward { limit, after } => {
+            let after = after.as_ref().map(slug_of).transpose()?;
             let (rows, more) = row::page_after(db, visible, after.as_deref(), limit).await?;
             (rows, after.is_some(), more)
         }
         Page::Backward { limit, before } => {
+            let before = before.as_ref().map(slug_of).transpose()?;
             let (rows, more) = row::page_before(db, visible, before.as_deref(), limit).await?;
             (rows, more, before.is_some())
         }
     };
     let mut connection = Connection::with_additional_fields(has_previous, has_next, BoardTotal);
     for row in rows {
-        connection
-            .edges
-            .push(Edge::new(PageCursor(row.slug.clone()), Board(CachedBoard::new(row)?)));
+        connection.edges.push(Edge::new(PageCursor::of(&row.slug), Board(CachedBoard::new(row)?)));
     }
     Ok(connection)
 }
@@ -174,9 +179,10 @@ pub struct Board(pub(crate) Arc<CachedBoard>);
 /// A ranking with fixed rules.
 #[Object]
 impl Board {
-    /// The global id: "board:<slug>".
+    /// The global id: "board:<slug>.<number>". The number is never used again, so that another
+    /// board of the same slug has another id.
     pub(crate) async fn id(&self) -> ID {
-        GlobalId::Board(self.0.row.slug.clone()).to_text().into()
+        GlobalId::Board(BoardName::of(&self.0)).to_text().into()
     }
 
     /// The name of the board in queries: [a-z0-9][a-z0-9_-]{0,63}.
@@ -190,11 +196,11 @@ impl Board {
     }
 
     /// The order of scores.
-    async fn direction(&self) -> Direction {
+    async fn direction(&self) -> ScoreOrder {
         self.0.board.rules.direction.into()
     }
 
-    /// How a submitted score changes the score of its member.
+    /// How a submitted score changes the member's score.
     async fn policy(&self) -> ScorePolicy {
         self.0.board.rules.policy.into()
     }
@@ -209,7 +215,7 @@ impl Board {
         self.0.row.tick_ms
     }
 
-    /// The number of decimals of a score.
+    /// The number of decimals in a score.
     async fn decimals(&self) -> i32 {
         self.0.board.rules.decimals.into()
     }
@@ -244,14 +250,14 @@ impl Board {
         self.0.row.visibility.into()
     }
 
-    /// True if a member's own token may submit scores of that member.
+    /// True if a member's own token may submit that member's scores.
     async fn self_submit(&self) -> bool {
         self.0.row.self_submit
     }
 
     /// The windows of the board; "all" is always the first.
-    async fn windows(&self) -> Vec<Window> {
-        self.0.board.rules.shown().map(|window| Window::new(&self.0, window)).collect()
+    async fn windows(&self) -> Vec<BoardWindow> {
+        self.0.board.rules.shown().map(|window| BoardWindow::new(&self.0, window)).collect()
     }
 
     /// The time of creation.
@@ -259,20 +265,19 @@ impl Board {
         DateTime(self.0.row.created_at_ms)
     }
 
-    /// The first instant for which the board accepts scores, by their `at`; null for no beginning.
+    /// The earliest time at which an accepted score was earned (`at`); null for no limit.
     async fn opens_at(&self) -> Option<DateTime> {
         self.0.row.opens_at_ms.map(DateTime)
     }
 
-    /// The first instant for which the board no longer accepts scores, by their `at`; null for no
-    /// end.
+    /// The time from which on scores that are earned (`at`) are no longer accepted; null for no
+    /// limit.
     async fn closes_at(&self) -> Option<DateTime> {
         self.0.row.closes_at_ms.map(DateTime)
     }
 
-    /// The greatest delay of an accepted score in seconds, from its `at` to its arrival; null for
-    /// no limit.
-    async fn lateness_max_seconds(&self) -> Option<i32> {
+    /// The longest time in seconds from an accepted score's `at` to its arrival; null for no limit.
+    async fn max_lateness_seconds(&self) -> Option<i32> {
         let seconds = self.0.row.lateness_max_ms? / 1000;
         Some(i32::try_from(seconds).unwrap_or(i32::MAX))
     }
@@ -282,31 +287,39 @@ impl Board {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The window's name.")] window: String,
-        #[graphql(desc = "The number of items from the front, at most 1,000; 10 by default.")]
+        #[graphql(default = 10, desc = "The number of items from the front, at most 1,000.")]
         first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
-        #[graphql(desc = "The number of items from the back, at most 1,000.")] last: Option<i32>,
+        #[graphql(desc = "The number of items from the back, at most 1,000; instead of `first`.")]
+        last: Option<i32>,
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
     ) -> Result<Option<Connection<Period, PeriodTotal>>> {
         let choice = Choice { window, ..Choice::default() };
-        let standings = Standings::choose(app(ctx), &self.0, choice, state(ctx).now_ms)?;
+        let standings = Standings::choose(app(ctx), &self.0, choice, state(ctx).now_ms)
+            .map_err(|error| if error.argument.is_some() { error.at("window") } else { error })?;
         let page = Page::new(first, after, last, before)?;
         Ok(Some(Box::pin(periods_page(ctx, standings, page)).await?))
     }
 
-    /// The standings of one window and period: the present period, or the one that `at` or `period`
-    /// selects.
+    /// The standings of each segment that has entries in "all", ordered by segment; with `of`, in
+    /// another window or period. A segment is listed a moment after its first score.
+    async fn segments(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The window and period, without a segment.")] of: Option<StandingsOf>,
+        #[graphql(default = 10, desc = "The number of items, at most 1,000.")] first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+    ) -> Result<Option<Connection<Standings, EmptyFields>>> {
+        let page = segments_page(ctx, self, of.into(), first, after.as_deref());
+        Ok(Some(Box::pin(page).await?))
+    }
+
+    /// The standings that `of` selects; by default, those of everyone in "all".
     async fn standings(
         &self,
         ctx: &Context<'_>,
-        #[graphql(default_with = "Some(\"all\".to_owned())", desc = "The window's name.")]
-        window: Option<String>,
-        #[graphql(desc = "Any instant in the period; now by default.")] at: Option<DateTime>,
-        #[graphql(desc = "The period's label, as an alternative to `at`.")] period: Option<String>,
-        #[graphql(desc = "Such as \"region:eu\"; everyone by default.")] segment: Option<String>,
+        #[graphql(desc = "The window, period and segment.")] of: Option<StandingsOf>,
     ) -> Result<Option<Standings>> {
-        let choice =
-            Choice { window: window_or_all(window), at_ms: at.map(|at| at.0), period, segment };
-        Ok(Some(Standings::choose(app(ctx), &self.0, choice, state(ctx).now_ms)?))
+        Ok(Some(Standings::choose(app(ctx), &self.0, of.into(), state(ctx).now_ms)?))
     }
 }

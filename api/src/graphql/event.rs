@@ -1,39 +1,31 @@
-//! Events: a member's history on a board, and amendments to it.
+//! Events: a member's history on a board.
 
+pub mod amendment;
 mod total;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_graphql::connection::Edge;
-use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
-use engine::history::amend::{Amended, Amendment, amend};
-use entity::archive::archive_file;
+use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::board as board_row;
 use entity::history::{commit, score_event};
 use ranking::board::Board as RankingBoard;
-use ranking::commit::{EventKind as Kind, EventPlace};
-use ranking::id::MemberId;
-use tokio::time::Instant;
+use ranking::commit::EventPlace;
 
 use super::board::{self, Board};
 use super::member::Member;
 use super::price;
 use super::request::{app, state};
-use super::standings::entry::Entry;
-use super::standings::{Choice, Standings};
+use super::submission::ScoreInput;
 use super::types::connection::{Connection, Page, PageCursor};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, Decimal};
 use crate::cache::boards::CachedBoard;
-use crate::error::{Error, ErrorCode};
+use crate::error::Error;
 
 pub use total::EventTotal;
 use total::mark_of;
-
-/// How long an amendment is tried.
-const AMEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The kind of an event.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,28 +46,6 @@ pub struct ScoreEvent {
     row: score_event::Model,
     accepted_at_ms: i64,
     voided: bool,
-}
-
-/// The result of `removeEntry`.
-#[derive(SimpleObject)]
-pub struct RemoveEntryPayload {
-    /// True if the member was on the board.
-    removed: bool,
-    /// The board.
-    board: Board,
-    /// The member; null if there is no member with this key.
-    member: Option<Member>,
-}
-
-/// The result of `voidEvent`.
-#[derive(SimpleObject)]
-pub struct VoidEventPayload {
-    /// True if the event counted until now; false if it was voided before.
-    voided: bool,
-    /// The event.
-    event: ScoreEvent,
-    /// The member's entry in "all" now; null if the member has none left.
-    entry: Option<Entry>,
 }
 
 /// An accepted event in a member's history on a board, kept for good.
@@ -134,6 +104,41 @@ impl ScoreEvent {
     }
 }
 
+impl ScoreEvent {
+    /// The event that a score has just become, before SQL has it.
+    pub(crate) fn accepted(
+        board: &Arc<CachedBoard>,
+        score: &ScoreInput,
+        place: EventPlace,
+        accepted_at_ms: i64,
+    ) -> crate::error::Result<Self> {
+        let (raw, at_ms) = score.accepted(board, accepted_at_ms)?;
+        let row = score_event::Model {
+            partition: place.partition.0.into(),
+            seq: place.seq.cast_signed(),
+            event_index: place.index.cast_signed(),
+            board_no: board.row.no,
+            generation: board.board.generation.cast_signed(),
+            member: score.member.clone(),
+            kind: score_event::Kind::Score,
+            score: Some(raw),
+            at_ms: Some(at_ms),
+            at_sent: score.at_ms().is_some(),
+            event_id: score.event_id.clone(),
+            segments: "[]".to_owned(),
+            void_partition: None,
+            void_seq: None,
+            void_index: None,
+            salt: vec![],
+        };
+        Ok(Self { board: board.clone(), row, accepted_at_ms, voided: false })
+    }
+
+    fn voided_now(self) -> Self {
+        Self { voided: true, ..self }
+    }
+}
+
 fn id_of(place: EventPlace) -> ID {
     GlobalId::Event(place).to_text().into()
 }
@@ -173,7 +178,7 @@ pub(crate) async fn events_page(
     let mut connection = Connection::with_additional_fields(has_previous, has_next, total);
     for event in complete(ctx, &board, rows).await? {
         let cursor = cursor_of(&board.board, &event.row);
-        connection.edges.push(Edge::new(PageCursor(cursor), event));
+        connection.edges.push(Edge::new(cursor, event));
     }
     Ok(Some(connection))
 }
@@ -236,100 +241,12 @@ async fn complete(
 }
 
 /// The page cursor of an event: its place in the history of its member.
-fn cursor_of(board: &RankingBoard, row: &score_event::Model) -> String {
+fn cursor_of(board: &RankingBoard, row: &score_event::Model) -> PageCursor {
     let layout = board.layout_of(row.generation.unsigned_abs());
-    format!("{layout}.{}.{}", row.seq, row.event_index)
+    PageCursor::of(&(layout, row.seq, row.event_index))
 }
 
 /// The place in a page cursor: layout, seq and index.
 fn place_of(cursor: &str) -> crate::error::Result<[i64; 3]> {
-    let no_cursor =
-        || Error::bad_input("invalid page cursor: expected one from pageInfo or an edge of events");
-    let parts: Vec<i64> = cursor
-        .split('.')
-        .map(|part| part.parse().map_err(|_| no_cursor()))
-        .collect::<crate::error::Result<_>>()?;
-    parts.try_into().map_err(|_| no_cursor())
-}
-
-/// Removes a member from a board.
-pub(crate) async fn remove_entry(
-    ctx: &Context<'_>,
-    slug: &str,
-    key: &str,
-) -> crate::error::Result<RemoveEntryPayload> {
-    let board = board::named(ctx, slug).await?;
-    let member = MemberId::new(key)?;
-    let amended = amend_now(ctx, &board, &member, Amendment::Removal).await?;
-    let mut found = Member::find(ctx, &[key.to_owned()]).await?;
-    Ok(RemoveEntryPayload {
-        removed: amended == Amended::Done,
-        board: Board(board),
-        member: found.pop().flatten(),
-    })
-}
-
-/// Voids an event.
-pub(crate) async fn void_event(
-    ctx: &Context<'_>,
-    id: &str,
-) -> crate::error::Result<VoidEventPayload> {
-    let Some(GlobalId::Event(place)) = GlobalId::parse(id) else {
-        return Err(Error::bad_input("invalid event id: expected one from Member.events"));
-    };
-    let Some(event) = find(ctx, place).await? else {
-        return Err(not_there(ctx, place).await?);
-    };
-    if matches!(event.row.to_ranking()?.kind, Kind::Void { .. }) {
-        return Err(Error::bad_input("a void cannot be voided; submit the score again"));
-    }
-    let board = event.board.clone();
-    let member = MemberId::new(&event.row.member)?;
-    let amended = amend_now(ctx, &board, &member, Amendment::Void(place)).await?;
-    if amended == Amended::NoSuchEvent {
-        return Err(not_there(ctx, place).await?);
-    }
-    let choice = Choice { window: "all".into(), ..Choice::default() };
-    let standings = Standings::choose(app(ctx), &board, choice, state(ctx).now_ms)?;
-    Ok(VoidEventPayload {
-        voided: amended == Amended::Done,
-        event: ScoreEvent { voided: true, ..event },
-        entry: standings.entry_of(ctx, member).await?,
-    })
-}
-
-/// The error for an event that SQL does not have. It may have been archived a moment ago.
-async fn not_there(ctx: &Context<'_>, place: EventPlace) -> crate::error::Result<Error> {
-    let db = &app(ctx).deployment.db;
-    Ok(match archive_file::has(db, place.partition, place.seq).await? {
-        true => Error::bad_input(
-            "this event is archived and cannot be voided; removeEntry can remove the member",
-        ),
-        false => Error::new(
-            ErrorCode::NotFound,
-            "there is no such event; a recent one may still be on its way to the database",
-        ),
-    })
-}
-
-async fn amend_now(
-    ctx: &Context<'_>,
-    board: &CachedBoard,
-    member: &MemberId,
-    amendment: Amendment,
-) -> crate::error::Result<Amended> {
-    let deadline = Instant::now() + AMEND_TIMEOUT;
-    let (app, gone) = (app(ctx), ranking::Error::BoardGone);
-    let mut amended = amend(&app.deployment, &board.board, member, amendment, deadline).await;
-    if matches!(&amended, Err(entity::Error::Ranking(error)) if *error == gone) {
-        // Another process changed the board a moment ago. If it is still the same board, the
-        // amendment means the same.
-        app.boards.changed(&board.row.slug);
-        let now = board::find(app, state(ctx), &board.row.slug).await?;
-        if let Some(now) = now.filter(|now| now.row.no == board.row.no) {
-            amended = amend(&app.deployment, &now.board, member, amendment, deadline).await;
-        }
-    }
-    state(ctx).loaders.clear().await;
-    Ok(amended?)
+    PageCursor::place(cursor)
 }

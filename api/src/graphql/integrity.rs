@@ -12,7 +12,7 @@ use super::board::{self, Board};
 use super::job::JOBS_DEFAULT;
 use super::price;
 use super::request::{app, state};
-use super::types::connection::{Connection, PageCursor, limit_or, number_of};
+use super::types::connection::{Connection, PageCursor, limit_or};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, Decimal, int};
 use crate::access::Scope;
@@ -34,11 +34,11 @@ pub enum FindingKind {
     WrongScore,
     /// The score is right, but the time in the tie-break differs.
     WrongTieBreak,
-    /// The entry is in a period that it does not belong to, and not in the one where it does.
+    /// The entry is in the wrong period, and missing from the right one.
     WrongWindow,
-    /// The content of a commit or an event is not what the commit's id says.
+    /// The content of a commit or event does not match the commit's id.
     Altered,
-    /// A kind that this server does not know, found by a newer program.
+    /// A kind that this server does not know, reported by a newer program.
     Other,
 }
 
@@ -61,7 +61,7 @@ pub enum FindingPlace {
     Commit,
     /// An event of the history.
     Event,
-    /// A location that this server does not know, found by a newer program.
+    /// A location that this server does not know, reported by a newer program.
     Other,
 }
 
@@ -127,6 +127,12 @@ pub struct Finding {
 /// A difference between history, SQL and Redis.
 #[Object]
 impl Finding {
+    /// The global id: "finding:<run>:<index>".
+    pub(crate) async fn id(&self) -> ID {
+        let (run, index) = (self.row.run_id, i64::from(self.row.finding_index));
+        GlobalId::Finding(run, index).to_text().into()
+    }
+
     /// The kind of the difference.
     async fn kind(&self) -> FindingKind {
         match self.row.kind() {
@@ -155,7 +161,7 @@ impl Finding {
         }
     }
 
-    /// A remark, such as the fault of a file, or a doubt about the history itself.
+    /// A note, such as the fault found in a file, or a doubt about the history itself.
     async fn note(&self) -> Option<&str> {
         self.row.note.as_deref()
     }
@@ -186,18 +192,18 @@ impl Finding {
         Some(self.row.segment.as_str()).filter(|segment| !segment.is_empty())
     }
 
-    /// The score by the history; null if the history has none.
+    /// The score according to the history; null if there is none.
     async fn history(&self) -> Option<Decimal> {
         self.decimal(self.row.history)
     }
 
-    /// The score in the standings table of SQL, which has "all" only; null if it has none, or one
-    /// that makes no sense.
+    /// The score in the standings table of SQL, which covers "all" only; null if there is none, or
+    /// an invalid one.
     async fn sql(&self) -> Option<Decimal> {
         self.decimal(self.row.sql)
     }
 
-    /// The score in Redis; null if it has none, or one that makes no sense.
+    /// The score in Redis; null if there is none, or an invalid one.
     async fn redis(&self) -> Option<Decimal> {
         self.decimal(self.row.redis)
     }
@@ -252,15 +258,31 @@ pub(crate) async fn list(
         Some(slug) => Some(board::named(ctx, slug).await?.row.no),
         None => None,
     };
-    let before = after.map(number_of).transpose()?;
+    let before = after.map(PageCursor::place::<i64>).transpose()?;
     state(ctx).spend(price::select(limit))?;
     let (rows, has_next) = row::page(&app(ctx).deployment.reads, board_no, before, limit).await?;
     let total = IntegrityRunTotal(board_no);
     let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
-    let edges =
-        rows.into_iter().map(|row| Edge::new(PageCursor(row.id.to_string()), IntegrityRun(row)));
+    let edges = rows.into_iter().map(|row| Edge::new(PageCursor::of(&row.id), IntegrityRun(row)));
     connection.edges.extend(edges);
     Ok(connection)
+}
+
+/// The finding of a run with an index.
+pub(crate) async fn find_finding(
+    ctx: &Context<'_>,
+    run: i64,
+    index: i64,
+) -> crate::error::Result<Option<Finding>> {
+    state(ctx).require(Scope::Admin)?;
+    state(ctx).spend(price::select(1))?;
+    let after = Some(index.saturating_sub(1));
+    let (rows, _) = finding_row::page(&app(ctx).deployment.reads, run, after, 1).await?;
+    let Some(row) = rows.into_iter().find(|row| i64::from(row.finding_index) == index) else {
+        return Ok(None);
+    };
+    let known = state(ctx).loaders.boards(vec![row.board_no]).await?.remove(&row.board_no);
+    Ok(Some(Finding { row, known }))
 }
 
 async fn findings_page(
@@ -270,7 +292,7 @@ async fn findings_page(
     after: Option<&str>,
 ) -> crate::error::Result<Connection<Finding, FindingTotal>> {
     let limit = limit_or("first", first, FINDINGS_DEFAULT)?;
-    let index = after.map(number_of).transpose()?;
+    let index = after.map(PageCursor::place::<i64>).transpose()?;
     state(ctx).spend(price::select(limit))?;
     let (rows, has_next) =
         finding_row::page(&app(ctx).deployment.reads, run_id, index, limit).await?;
@@ -280,7 +302,7 @@ async fn findings_page(
     let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
     let edges = rows.into_iter().map(|row| {
         let known = boards.get(&row.board_no).cloned();
-        Edge::new(PageCursor(row.finding_index.to_string()), Finding { row, known })
+        Edge::new(PageCursor::of(&row.finding_index), Finding { row, known })
     });
     connection.edges.extend(edges);
     Ok(connection)
@@ -309,7 +331,7 @@ pub struct FindingTotal(i64);
 
 #[Object]
 impl FindingTotal {
-    /// The number of findings that are kept of the run.
+    /// The number of findings kept for this run.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let total = Total::Findings(self.0);
         Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)

@@ -8,7 +8,7 @@ use entity::job as row;
 use super::board::{self, Board};
 use super::price;
 use super::request::{app, state};
-use super::types::connection::{Connection, PageCursor, limit_or, number_of};
+use super::types::connection::{Connection, PageCursor, limit_or};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, int};
 use crate::access::Scope;
@@ -34,7 +34,7 @@ pub enum JobKind {
     Seal,
     /// Imports events from a file.
     Import,
-    /// A kind that this server does not know, begun by a newer program.
+    /// A kind that this server does not know, started by a newer program.
     Other,
 }
 
@@ -46,7 +46,7 @@ pub enum JobState {
     Running,
     /// The job is done.
     Done,
-    /// The job failed, was stopped, or its process died; the summary says which.
+    /// The job failed or was stopped, or its process died; the summary says which.
     Failed,
 }
 
@@ -98,7 +98,7 @@ impl Job {
         self.0.state.into()
     }
 
-    /// The progress from 0 to 1, as far as the job can tell. It never goes back, and is written
+    /// The progress from 0 to 1, as far as the job can tell. It never goes back, and is updated
     /// once a second.
     async fn progress(&self) -> f64 {
         self.0.progress
@@ -114,8 +114,8 @@ impl Job {
         self.0.finished_at_ms.map(DateTime)
     }
 
-    /// The present step of a running job; the figures of a job that is done; the reason why a job
-    /// failed.
+    /// The current step of a running job, the figures of a job that is done, or the reason why a
+    /// job failed.
     async fn summary(&self) -> Option<&str> {
         self.0.summary.as_deref()
     }
@@ -143,13 +143,13 @@ pub(crate) async fn list(
         None => None,
     };
     let kind = kind.map(JobKind::name);
-    let before = after.map(number_of).transpose()?;
+    let before = after.map(PageCursor::place::<i64>).transpose()?;
     state(ctx).spend(price::select(limit))?;
     let db = &app(ctx).deployment.reads;
     let (rows, has_next) = row::page(db, board_no, kind, before, limit).await?;
     let total = JobTotal { board_no, kind };
     let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
-    let edges = rows.into_iter().map(|row| Edge::new(PageCursor(row.id.to_string()), Job(row)));
+    let edges = rows.into_iter().map(|row| Edge::new(PageCursor::of(&row.id), Job(row)));
     connection.edges.extend(edges);
     Ok(connection)
 }

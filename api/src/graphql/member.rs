@@ -1,6 +1,7 @@
 //! Members, which boards rank.
 
 pub mod friend;
+pub mod friendship;
 pub mod input;
 pub mod search;
 
@@ -15,13 +16,13 @@ use super::member::search::MemberTotal;
 use super::price::{self, LookUp};
 use super::request::{app, state};
 use super::standings::entry::Entry;
-use super::standings::{Choice, Standings};
+use super::standings::{Choice, Standings, StandingsOf};
 use super::types::connection::{Connection, Page, PageCursor};
 use super::types::global_id::GlobalId;
 use super::types::scalar::DateTime;
 use crate::error::Error;
 
-/// The most boards in one field `ranks`.
+/// The most boards in one field `entries`.
 const BOARDS_MAX: usize = 100;
 
 /// A participant that boards rank, such as a player or a team.
@@ -88,15 +89,18 @@ impl Member {
         if is_new {
             state(ctx).spend(price::friends(friends.len()))?;
         }
+        let key_of = |cursor: &String| PageCursor::place::<String>(cursor);
         let part = match &page {
             Page::Forward { limit, after } => {
-                let start = after.as_ref().map_or(0, |after| {
+                let after = after.as_ref().map(key_of).transpose()?;
+                let start = after.map_or(0, |after| {
                     friends.partition_point(|friend| friend.as_str() <= after.as_str())
                 });
                 start..friends.len().min(start + limit)
             }
             Page::Backward { limit, before } => {
-                let end = before.as_ref().map_or(friends.len(), |before| {
+                let before = before.as_ref().map(key_of).transpose()?;
+                let end = before.map_or(friends.len(), |before| {
                     friends.partition_point(|friend| friend.as_str() < before.as_str())
                 });
                 end.saturating_sub(*limit)..end
@@ -106,13 +110,13 @@ impl Member {
         let mut connection =
             Connection::with_additional_fields(part.start > 0, part.end < friends.len(), total);
         for friend in &friends[part] {
-            let cursor = PageCursor(friend.to_string());
+            let cursor = PageCursor::of(&friend.as_str());
             connection.edges.push(Edge::new(cursor, Self::named(friend.as_str())));
         }
         Ok(connection)
     }
 
-    async fn entry(
+    async fn entry_in(
         &self,
         ctx: &Context<'_>,
         slug: &str,
@@ -159,26 +163,28 @@ impl Member {
     async fn friends(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The number of items from the front, at most 1,000; 10 by default.")]
+        #[graphql(default = 10, desc = "The number of items from the front, at most 1,000.")]
         first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
-        #[graphql(desc = "The number of items from the back, at most 1,000.")] last: Option<i32>,
+        #[graphql(desc = "The number of items from the back, at most 1,000; instead of `first`.")]
+        last: Option<i32>,
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
     ) -> Result<Option<Connection<Member, MemberTotal>>> {
         let page = Page::new(first, after, last, before)?;
         Ok(Some(Box::pin(self.friends_page(ctx, page)).await?))
     }
 
-    /// The member's history on a board, newest first. The database has an event a moment after its
-    /// acceptance. Null if there is no such board.
+    /// The member's history on a board, newest first. An event is listed a moment after it was
+    /// accepted. Null if there is no such board.
     async fn events(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The board's slug.")] board: String,
-        #[graphql(desc = "The number of items from the front, at most 1,000; 10 by default.")]
+        #[graphql(default = 10, desc = "The number of items from the front, at most 1,000.")]
         first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
-        #[graphql(desc = "The number of items from the back, at most 1,000.")] last: Option<i32>,
+        #[graphql(desc = "The number of items from the back, at most 1,000; instead of `first`.")]
+        last: Option<i32>,
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
     ) -> Result<Option<Connection<ScoreEvent, EventTotal>>> {
         let page = Page::new(first, after, last, before)?;
@@ -187,41 +193,33 @@ impl Member {
 
     /// The member's entry on a board; null if there is no such board, or if the member is not in
     /// these standings.
-    async fn rank(
+    async fn entry(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The board's slug.")] board: String,
-        #[graphql(default_with = "Some(\"all\".to_owned())", desc = "The window's name.")]
-        window: Option<String>,
-        #[graphql(desc = "Any instant in the period; now by default.")] at: Option<DateTime>,
-        #[graphql(desc = "Such as \"region:eu\"; everyone by default.")] segment: Option<String>,
+        #[graphql(desc = "The standings; everyone in \"all\" by default.")] of: Option<StandingsOf>,
     ) -> Result<Option<Entry>> {
-        let (window, at_ms) = (board::window_or_all(window), at.map(|at| at.0));
-        let choice = Choice { window, at_ms, segment, period: None };
-        Ok(Box::pin(self.entry(ctx, &board, choice)).await?)
+        Ok(Box::pin(self.entry_in(ctx, &board, of.into())).await?)
     }
 
-    /// The member's entries on boards, at most 100, in the order of `boards`. Each is as `rank`
-    /// gives it.
-    async fn ranks(
+    /// The member's entries on several boards, at most 100, in the order of `boards`; see `entry`.
+    async fn entries(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The boards' slugs.")] boards: Vec<String>,
-        #[graphql(default_with = "Some(\"all\".to_owned())", desc = "The window's name.")]
-        window: Option<String>,
+        #[graphql(desc = "The standings of each board; everyone in \"all\" by default.")]
+        of: Option<StandingsOf>,
     ) -> Result<Option<Vec<Option<Entry>>>> {
         if boards.len() > BOARDS_MAX {
             return Err(Error::limit_exceeded(format!(
                 "{} boards requested: expected at most {BOARDS_MAX}",
                 boards.len()
             ))
+            .at("boards")
             .into());
         }
-        let window = board::window_or_all(window);
-        let entries = boards.iter().map(|board| {
-            let choice = Choice { window: window.clone(), ..Choice::default() };
-            self.entry(ctx, board, choice)
-        });
+        let choice = Choice::from(of);
+        let entries = boards.iter().map(|board| self.entry_in(ctx, board, choice.clone()));
         Ok(Some(Box::pin(futures::future::try_join_all(entries)).await?))
     }
 }

@@ -1,14 +1,21 @@
 //! The mutations. Each begins a change, which goes on to its end also without a client.
 
-use async_graphql::{Context, ID, Object, Result};
+use async_graphql::{Context, Object, Result};
 
 use super::board::Board;
 use super::board::input::{
-    BoardPayload, CreateBoardInput, DeleteBoardPayload, UpdateBoardInput, create, delete, update,
+    CreateBoardInput, CreateBoardPayload, DeleteBoardInput, DeleteBoardPayload, UpdateBoardInput,
+    UpdateBoardPayload, create, delete, update,
 };
-use super::event::{RemoveEntryPayload, VoidEventPayload, remove_entry, void_event};
-use super::member::friend::{FriendPayload, add_friend, remove_friend};
-use super::member::input::{MemberInput, MembersPayload, upsert};
+use super::event::amendment::{
+    RemoveEntryInput, RemoveEntryPayload, VoidEventInput, VoidEventPayload, remove_entry,
+    void_event,
+};
+use super::member::friendship::{
+    AddFriendInput, AddFriendPayload, RemoveFriendInput, RemoveFriendPayload, add_friend,
+    remove_friend,
+};
+use super::member::input::{UpsertMembersInput, UpsertMembersPayload, upsert};
 use super::request::{app, state};
 use super::submission::{SubmitScoresInput, SubmitScoresPayload, submit};
 use crate::access::Scope;
@@ -24,11 +31,11 @@ impl Mutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The rules of the board.")] input: CreateBoardInput,
-    ) -> Result<Option<BoardPayload>> {
+    ) -> Result<Option<CreateBoardPayload>> {
         let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
         let board = Board(create(app(ctx), input).await?);
-        Ok(Some(BoardPayload { board }))
+        Ok(Some(CreateBoardPayload { board }))
     }
 
     /// Changes a board's title, windows, visibility, `selfSubmit`, or the times for which it
@@ -37,11 +44,11 @@ impl Mutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The changes.")] input: UpdateBoardInput,
-    ) -> Result<Option<BoardPayload>> {
+    ) -> Result<Option<UpdateBoardPayload>> {
         let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
         let board = Board(update(app(ctx), input).await?);
-        Ok(Some(BoardPayload { board }))
+        Ok(Some(UpdateBoardPayload { board }))
     }
 
     /// Deletes a board for good, with its history, its standings and all submissions in flight. Its
@@ -49,11 +56,11 @@ impl Mutation {
     async fn delete_board(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The board's slug.")] slug: String,
+        #[graphql(desc = "The board.")] input: DeleteBoardInput,
     ) -> Result<Option<DeleteBoardPayload>> {
         let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
-        let deleted = delete(app(ctx), &slug).await?;
+        let deleted = delete(app(ctx), &input.slug).await?;
         state(ctx).loaders.clear().await;
         Ok(Some(deleted))
     }
@@ -74,12 +81,11 @@ impl Mutation {
     async fn remove_entry(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The board's slug.")] board: String,
-        #[graphql(desc = "The member's key.")] member: String,
+        #[graphql(desc = "The board and the member.")] input: RemoveEntryInput,
     ) -> Result<Option<RemoveEntryPayload>> {
         let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
-        Ok(Some(remove_entry(ctx, &board, &member).await?))
+        Ok(Some(remove_entry(ctx, &input).await?))
     }
 
     /// Voids one event, a score or a removal: all standings become as if it had never been. The
@@ -89,11 +95,11 @@ impl Mutation {
     async fn void_event(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The event's global id, from Member.events.")] id: ID,
+        #[graphql(desc = "The event.")] input: VoidEventInput,
     ) -> Result<Option<VoidEventPayload>> {
         let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
-        Ok(Some(void_event(ctx, &id).await?))
+        Ok(Some(void_event(ctx, &input.id).await?))
     }
 
     /// Creates members, or changes their names and regions; 1 to 1,000 at once, all or none. Needs
@@ -101,37 +107,35 @@ impl Mutation {
     async fn upsert_members(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The members.")] input: Vec<MemberInput>,
-    ) -> Result<Option<MembersPayload>> {
+        #[graphql(desc = "The members.")] input: UpsertMembersInput,
+    ) -> Result<Option<UpsertMembersPayload>> {
         let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
-        let members = upsert(app(ctx), input).await?;
+        let members = upsert(app(ctx), input.members).await?;
         state(ctx).loaders.clear().await;
-        Ok(Some(MembersPayload { members }))
+        Ok(Some(UpsertMembersPayload { members }))
     }
 
-    /// Makes two members friends of each other; does nothing if they are. A member has at most
-    /// 10,000 friends. Needs scope submit; a member's own token may make friends of that member
-    /// only.
+    /// Makes two members friends of each other; does nothing if they already are. A member has at
+    /// most 10,000 friends. Needs scope submit; a member's own token may only change that member's
+    /// friendships.
     async fn add_friend(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The member's key.")] member: String,
-        #[graphql(desc = "The friend's key.")] friend: String,
-    ) -> Result<Option<FriendPayload>> {
+        #[graphql(desc = "The two members.")] input: AddFriendInput,
+    ) -> Result<Option<AddFriendPayload>> {
         let _change = state(ctx).changes.enter();
-        Ok(Some(add_friend(ctx, &member, &friend).await?))
+        Ok(Some(add_friend(ctx, &input).await?))
     }
 
     /// Ends a friendship, for both members; does nothing if there is none. Needs scope submit; a
-    /// member's own token may end friendships of that member only.
+    /// member's own token may only change that member's friendships.
     async fn remove_friend(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The member's key.")] member: String,
-        #[graphql(desc = "The friend's key.")] friend: String,
-    ) -> Result<Option<FriendPayload>> {
+        #[graphql(desc = "The two members.")] input: RemoveFriendInput,
+    ) -> Result<Option<RemoveFriendPayload>> {
         let _change = state(ctx).changes.enter();
-        Ok(Some(remove_friend(ctx, &member, &friend).await?))
+        Ok(Some(remove_friend(ctx, &input).await?))
     }
 }

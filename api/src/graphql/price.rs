@@ -230,6 +230,11 @@ pub(crate) fn select(rows: usize) -> u64 {
     SELECT + rows as u64 * ROW
 }
 
+/// The ranks of so many entries, before a commit and after it.
+pub(crate) fn effects(entries: usize) -> u64 {
+    entries as u64 * 2 * PLACE
+}
+
 /// A page of periods.
 pub(crate) fn periods(read: &Standings, limit: usize) -> u64 {
     2 * round_trip(read) + SELECT + limit as u64 * (ROW + PERIOD * shards(read))

@@ -1,18 +1,27 @@
 //! The queries.
 
-use async_graphql::{Context, ID, Interface, Object, Result, SimpleObject};
+use std::sync::Arc;
 
+use async_graphql::{Context, ID, Interface, Object, Result, SimpleObject};
+use ranking::id::MemberId;
+use ranking::shown;
+
+use super::board::window::BoardWindow;
 use super::board::{self, Board, BoardTotal};
 use super::event::{self, ScoreEvent};
-use super::integrity::{self, IntegrityRun, IntegrityRunTotal};
+use super::integrity::{self, Finding, IntegrityRun, IntegrityRunTotal};
 use super::job::{self, Job, JobKind, JobTotal};
 use super::member::Member;
+use super::member::friend::{self, FriendEntry};
 use super::member::search::{MemberTotal, search};
 use super::request::{app, state};
 use super::standings::entry::Entry;
+use super::standings::period::Period;
 use super::standings::{Choice, Standings, member_ids};
 use super::types::connection::{Connection, Page};
-use super::types::global_id::{GlobalId, StandingsName};
+use super::types::global_id::{BoardName, GlobalId, StandingsName};
+use crate::access::Scope;
+use crate::cache::boards::CachedBoard;
 use crate::error::Error;
 
 /// Anything with a global id.
@@ -33,6 +42,14 @@ pub enum Node {
     Job(Job),
     /// A run of the integrity diff.
     IntegrityRun(IntegrityRun),
+    /// A finding.
+    Finding(Finding),
+    /// A window.
+    BoardWindow(BoardWindow),
+    /// A period.
+    Period(Period),
+    /// A friend.
+    FriendEntry(FriendEntry),
 }
 
 /// The client, as its access token identifies it.
@@ -41,52 +58,26 @@ pub struct Viewer {
     /// The member that the token is bound to; null for a token of a service.
     member: Option<Member>,
     /// The scopes that the token grants.
-    scopes: Vec<String>,
+    scopes: Vec<Scope>,
 }
 
 /// All reads.
 pub struct Query;
 
-/// All reads. A cache between server and client may keep an answer for a second, unless a field of
-/// it says less.
+/// All reads. A cache between server and client may keep an answer for a second, unless one of its
+/// fields allows less.
 #[Object(cache_control(max_age = 1))]
 impl Query {
-    /// The object with a global id; null if there is none.
+    /// The object with this id; null if there is none.
     async fn node(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "A global id: \"board:redis\", \"member:u42\".")] id: ID,
+        #[graphql(desc = "A global id, such as \"member:u42\".")] id: ID,
     ) -> Result<Option<Node>> {
-        let unknown = || {
-            Error::bad_input(
-                "invalid id: expected one that begins with board:, member:, standings:, entry:, event:, job: or integrityRun:",
-            )
-        };
-        Ok(match GlobalId::parse(&id).ok_or_else(unknown)? {
-            GlobalId::Board(slug) => {
-                board::find(app(ctx), state(ctx), &slug).await?.map(|board| Board(board).into())
-            }
-            GlobalId::Member(key) => {
-                Box::pin(Member::find(ctx, &[key])).await?.pop().flatten().map(Into::into)
-            }
-            GlobalId::Standings(name) => standings(ctx, name).await?.map(Into::into),
-            GlobalId::Entry(name, member) => match standings(ctx, name).await? {
-                Some(standings) => {
-                    let mut members = member_ids(&[member])?;
-                    let member = members.pop().ok_or_else(unknown)?;
-                    standings.entry_of(ctx, member).await?.map(Into::into)
-                }
-                None => None,
-            },
-            GlobalId::Event(place) => Box::pin(event::find(ctx, place)).await?.map(Into::into),
-            GlobalId::Job(number) => Box::pin(job::find(ctx, number)).await?.map(Into::into),
-            GlobalId::IntegrityRun(number) => {
-                Box::pin(integrity::find(ctx, number)).await?.map(Into::into)
-            }
-        })
+        Ok(Box::pin(node(ctx, &id)).await?)
     }
 
-    /// The board of a slug; null if there is none.
+    /// The board with this slug; null if there is none.
     async fn board(
         &self,
         ctx: &Context<'_>,
@@ -99,17 +90,18 @@ impl Query {
     async fn boards(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The number of items from the front, at most 1,000; 10 by default.")]
+        #[graphql(default = 10, desc = "The number of items from the front, at most 1,000.")]
         first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
-        #[graphql(desc = "The number of items from the back, at most 1,000.")] last: Option<i32>,
+        #[graphql(desc = "The number of items from the back, at most 1,000; instead of `first`.")]
+        last: Option<i32>,
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
     ) -> Result<Option<Connection<Board, BoardTotal>>> {
         Ok(Some(Box::pin(board::list(ctx, Page::new(first, after, last, before)?)).await?))
     }
 
-    /// The member of a key; null if there is none. A first accepted score or `upsertMembers`
-    /// creates a member.
+    /// The member with this key; null if there is none. A member is created by its first accepted
+    /// score or by `upsertMembers`.
     async fn member(
         &self,
         ctx: &Context<'_>,
@@ -118,23 +110,24 @@ impl Query {
         Ok(Box::pin(Member::find(ctx, &[key])).await?.pop().flatten())
     }
 
-    /// The members of keys, at most 1,000, in the order of `keys`; null for a key without a member.
+    /// The members with these keys, at most 1,000, in the order of `keys`; null for a key that no
+    /// member has.
     async fn members(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The members' keys.")] keys: Vec<String>,
     ) -> Result<Option<Vec<Option<Member>>>> {
-        member_ids(&keys)?;
+        member_ids("keys", &keys)?;
         Ok(Some(Box::pin(Member::find(ctx, &keys)).await?))
     }
 
-    /// The members whose key begins with a prefix, ordered by key; then those whose name does, in
-    /// upper or lower case, ordered by name.
+    /// The members whose key starts with a prefix, ordered by key; then those whose name does,
+    /// ignoring case, ordered by name.
     async fn search_members(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The start of a key or name: 1 to 128 bytes.")] prefix: String,
-        #[graphql(desc = "The number of items, at most 1,000; 10 by default.")] first: Option<i32>,
+        #[graphql(default = 10, desc = "The number of items, at most 1,000.")] first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
     ) -> Result<Option<Connection<Member, MemberTotal>>> {
         Ok(Some(Box::pin(search(ctx, &prefix, first, after)).await?))
@@ -189,17 +182,71 @@ impl Query {
     }
 }
 
+/// The object with a global id.
+async fn node(ctx: &Context<'_>, id: &str) -> crate::error::Result<Option<Node>> {
+    let unknown = || {
+        Error::bad_input(format!(
+            "invalid id {}: expected one from a field id, such as \"member:u42\"",
+            shown(id)
+        ))
+        .at("id")
+    };
+    Ok(match GlobalId::parse(id).ok_or_else(unknown)? {
+        GlobalId::Board(name) => board::of_name(ctx, &name).await?.map(|board| Board(board).into()),
+        GlobalId::Member(key) => Member::find(ctx, &[key]).await?.pop().flatten().map(Into::into),
+        GlobalId::Window(board, window) => {
+            let found = window_of(ctx, &board, &window).await?;
+            found.map(|(board, window)| BoardWindow::new(&board, window).into())
+        }
+        GlobalId::Period(board, window, label) => match window_of(ctx, &board, &window).await? {
+            Some((board, window)) => {
+                let period = window.period_named(&label, &board.board.rules.zone)?;
+                Some(Period::new(&board, window, &period, state(ctx).now_ms).into())
+            }
+            None => None,
+        },
+        GlobalId::Standings(name) => standings(ctx, name).await?.map(Into::into),
+        GlobalId::Entry(name, member) => match standings(ctx, name).await? {
+            Some(standings) => {
+                standings.entry_of(ctx, MemberId::new(&member)?).await?.map(Into::into)
+            }
+            None => None,
+        },
+        GlobalId::FriendEntry(name, member, friend) => match standings(ctx, name).await? {
+            Some(standings) => {
+                friend::find(ctx, &standings, &member, &friend).await?.map(Into::into)
+            }
+            None => None,
+        },
+        GlobalId::Event(place) => event::find(ctx, place).await?.map(Into::into),
+        GlobalId::Job(number) => job::find(ctx, number).await?.map(Into::into),
+        GlobalId::IntegrityRun(number) => integrity::find(ctx, number).await?.map(Into::into),
+        GlobalId::Finding(run, index) => {
+            integrity::find_finding(ctx, run, index).await?.map(Into::into)
+        }
+    })
+}
+
+/// The board and the window of a global id.
+async fn window_of(
+    ctx: &Context<'_>,
+    board: &BoardName,
+    window: &str,
+) -> crate::error::Result<Option<(Arc<CachedBoard>, ranking::window::Window)>> {
+    let Some(board) = board::of_name(ctx, board).await? else {
+        return Ok(None);
+    };
+    let window = window.parse().ok().filter(|window| board.board.rules.is_shown(*window));
+    Ok(window.map(|window| (board, window)))
+}
+
 async fn standings(
     ctx: &Context<'_>,
     name: StandingsName,
 ) -> crate::error::Result<Option<Standings>> {
-    let Some(board) = board::find(app(ctx), state(ctx), &name.board).await? else {
+    let Some((board, _)) = window_of(ctx, &name.board, &name.window).await? else {
         return Ok(None);
     };
-    let is_kept = |window: ranking::window::Window| board.board.rules.is_shown(window);
-    if !name.window.parse().is_ok_and(is_kept) {
-        return Ok(None);
-    }
     let choice = Choice {
         window: name.window,
         at_ms: None,

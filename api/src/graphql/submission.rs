@@ -3,6 +3,7 @@
 mod doubt;
 mod duplicates;
 mod durable;
+mod result;
 mod segments;
 pub(crate) mod written;
 
@@ -10,22 +11,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_graphql::{Context, Enum, InputObject, Object, Result, SimpleObject};
+use async_graphql::{Context, Enum, InputObject};
 use ranking::commit::COMMIT_EVENTS_MAX;
-use ranking::id::{EventId, ID_BYTES_MAX, MemberId, PartitionNo};
+use ranking::id::{EventId, MemberId, PartitionNo};
+use ranking::submission::effect::Report;
 use ranking::submission::{Submission, Verdict};
 use tokio::time::{Instant, sleep};
 
 use super::board::input::no_board;
+use super::price;
 use super::request::{RequestState, app, state};
-use super::standings::entry::Entry;
-use super::standings::{Choice, Standings};
-use super::types::scalar::{DateTime, Decimal, int};
+use super::types::scalar::{DateTime, Decimal, OfItem};
 use crate::access::{Principal, Scope};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
-use crate::error::{Error, ErrorCode};
-use crate::metrics::METRICS;
+use crate::error::Error;
+pub use result::SubmitScoresPayload;
+use result::{SubmitResult, count};
 use segments::Segments;
 
 /// How far the clock of a client may be ahead of the server's, in milliseconds; a time within it is
@@ -43,7 +45,7 @@ const GONE_MAX: usize = 3;
 
 /// The point at which the server answers.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ack {
+pub enum Durability {
     /// The score is ranked in Redis. Until it is in SQL, moments later, a crash of the Redis server
     /// may lose it.
     Applied,
@@ -59,8 +61,8 @@ pub struct SubmitScoresInput {
     /// The scores, 1 to 1,000. Each is accepted or rejected on its own.
     scores: Vec<ScoreInput>,
     /// The point at which the server answers.
-    #[graphql(default_with = "Some(Ack::Applied)")]
-    ack: Option<Ack>,
+    #[graphql(default_with = "Some(Durability::Applied)")]
+    ack: Option<Durability>,
 }
 
 /// One score.
@@ -71,108 +73,32 @@ pub struct ScoreInput {
     /// so far.
     pub(crate) member: String,
     /// With SUM, the amount to add, which may be negative. With BEST and LATEST, the value.
-    score: Decimal,
+    score: OfItem<Decimal>,
     /// The time when it was earned; now by default. Not in the future, not before 1970.
-    at: Option<DateTime>,
+    at: Option<OfItem<DateTime>>,
     /// The client's id for the score, unique per board and member. The same id counts once within
     /// the server's deduplication window (24 hours by default), so a score with an id is safe to
     /// send again.
-    event_id: Option<String>,
+    pub(crate) event_id: Option<String>,
 }
 
-/// The result of `submitScores`.
-pub struct SubmitScoresPayload {
-    results: Vec<SubmitResult>,
-}
-
-/// The outcome of one score.
-#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SubmitStatus {
-    /// The score counts.
-    Applied,
-    /// A score with this event id counted before; this one does not count again.
-    Duplicate,
-    /// The score was refused; nothing of it was written.
-    Rejected,
-    /// No answer in time, so the outcome is unknown. Send the score again with the same event id.
-    Unknown,
-}
-
-/// The reason why a score does not count, or why its outcome is unknown.
-#[derive(SimpleObject, Clone)]
-pub struct SubmitError {
-    /// The code, for programs.
-    code: ErrorCode,
-    /// The message, for people.
-    message: String,
-}
-
-/// The result for one score.
-pub struct SubmitResult {
-    board: Arc<CachedBoard>,
-    member: String,
-    status: SubmitStatus,
-    error: Option<SubmitError>,
-}
-
-/// The result of `submitScores`.
-#[Object]
-impl SubmitScoresPayload {
-    /// The results, one for each score, in the order of the scores.
-    async fn results(&self) -> &[SubmitResult] {
-        &self.results
+impl ScoreInput {
+    /// The raw score and the time of earning of a score that was accepted.
+    pub(crate) fn accepted(
+        &self,
+        board: &CachedBoard,
+        accepted_at_ms: i64,
+    ) -> crate::error::Result<(i64, i64)> {
+        let decimal = self.score.0.as_ref().map_err(|message| Error::bad_input(message.clone()))?;
+        let raw = ranking::score::parse(&decimal.0, board.board.rules.decimals)?;
+        let at_ms = self.at_ms().map_or(accepted_at_ms, |at_ms| at_ms.min(accepted_at_ms));
+        Ok((raw, at_ms))
     }
 
-    /// The number of scores with status APPLIED.
-    async fn accepted(&self) -> Result<i32> {
-        self.count(SubmitStatus::Applied)
-    }
-
-    /// The number of scores with status DUPLICATE.
-    async fn duplicates(&self) -> Result<i32> {
-        self.count(SubmitStatus::Duplicate)
-    }
-
-    /// The number of scores with status REJECTED.
-    async fn rejected(&self) -> Result<i32> {
-        self.count(SubmitStatus::Rejected)
-    }
-}
-
-impl SubmitScoresPayload {
-    fn count(&self, status: SubmitStatus) -> Result<i32> {
-        let count = self.results.iter().filter(|result| result.status == status).count();
-        Ok(int(count as u64)?)
-    }
-}
-
-/// The result for one score.
-#[Object]
-impl SubmitResult {
-    /// The member's key, as it was sent.
-    async fn member(&self) -> &str {
-        &self.member
-    }
-
-    /// The outcome.
-    async fn status(&self) -> SubmitStatus {
-        self.status
-    }
-
-    /// The member's entry in "all" after this submission; null if the score was rejected or its
-    /// outcome is unknown.
-    async fn entry(&self, ctx: &Context<'_>) -> Result<Option<Entry>> {
-        if matches!(self.status, SubmitStatus::Rejected | SubmitStatus::Unknown) {
-            return Ok(None);
-        }
-        let choice = Choice { window: "all".into(), ..Choice::default() };
-        let standings = Standings::choose(app(ctx), &self.board, choice, state(ctx).now_ms)?;
-        Ok(standings.entry_of(ctx, MemberId::new(&self.member).map_err(Error::from)?).await?)
-    }
-
-    /// The reason, if the score was rejected or its outcome is unknown.
-    async fn error(&self) -> Option<SubmitError> {
-        self.error.clone()
+    /// The time when it was earned, in Unix milliseconds, if a client gave one that can be read.
+    pub(crate) fn at_ms(&self) -> Option<i64> {
+        let OfItem(at) = self.at.as_ref()?;
+        at.as_ref().ok().map(|at| at.0)
     }
 }
 
@@ -183,23 +109,17 @@ pub(crate) async fn submit(
 ) -> crate::error::Result<SubmitScoresPayload> {
     let (app, state) = (app(ctx), state(ctx));
     let principal = state.require(Scope::Submit)?;
-    if input.scores.is_empty() {
-        return Err(Error::bad_input(format!(
-            "scores is empty: expected 1 to {COMMIT_EVENTS_MAX} scores"
-        )));
-    }
-    if input.scores.len() > COMMIT_EVENTS_MAX {
-        return Err(Error::limit_exceeded(format!(
-            "{} scores sent at once: expected at most {COMMIT_EVENTS_MAX}",
-            input.scores.len()
-        )));
-    }
+    check_count(&input.scores)?;
     let mut board = super::board::find(app, state, &input.board)
         .await?
-        .ok_or_else(|| no_board(&input.board))?;
+        .ok_or_else(|| no_board(&input.board).at("input.board"))?;
     check_member_token(principal, &board, &input.scores)?;
     written::check(app, state, &board, &input.scores)?;
-    let mut outcomes = submit_by_partition(app, state, &board, &input, 0..input.scores.len()).await;
+    let report = report(ctx);
+    state.spend(price::effects(input.scores.len() * reported_windows(report, &board)))?;
+    let mut sending = Sending { input: &input, report, partitions: vec![None; input.scores.len()] };
+    let mut outcomes =
+        submit_by_partition(app, state, &board, &mut sending, 0..input.scores.len()).await;
     let held = |(_, outcome): &(usize, Outcome)| {
         matches!(outcome, Ok(Verdict::Rejected(ranking::Error::BoardHeld)))
     };
@@ -232,42 +152,42 @@ pub(crate) async fn submit(
         };
         let again: Vec<usize> =
             outcomes.extract_if(.., |outcome| gone(outcome)).map(|(index, _)| index).collect();
-        outcomes.extend(submit_by_partition(app, state, &other, &input, again).await);
+        outcomes.extend(submit_by_partition(app, state, &other, &mut sending, again).await);
         outcomes.sort_unstable_by_key(|(index, _)| *index);
         board = other;
     }
     state.loaders.clear().await;
-    let result = |(index, outcome): (usize, Outcome)| {
-        SubmitResult::new(&board, &input.scores[index].member, outcome)
-    };
-    let results: Vec<SubmitResult> = outcomes.into_iter().map(result).collect();
+    let partitions = sending.partitions;
+    let scores = input.scores.into_iter().zip(partitions).zip(outcomes).enumerate();
+    let results: Vec<SubmitResult> = scores
+        .map(|(index, ((score, partition), (_, outcome)))| {
+            SubmitResult::new(&board, index, score, partition, outcome)
+        })
+        .collect();
     count(&results);
-    Ok(SubmitScoresPayload { results })
-}
-
-/// Counts scores by outcome; each counter is added to once.
-fn count(results: &[SubmitResult]) {
-    let counted = &METRICS.submissions;
-    let is_unavailable = |result: &SubmitResult| {
-        let error = result.error.as_ref();
-        error.is_some_and(|error| error.code == ErrorCode::Unavailable)
-    };
-    let unavailable = results.iter().filter(|result| is_unavailable(result));
-    let unavailable = unavailable.count() as u64;
-    for (status, counter, others) in [
-        (SubmitStatus::Applied, &counted.accepted, 0),
-        (SubmitStatus::Duplicate, &counted.duplicate, 0),
-        (SubmitStatus::Rejected, &counted.rejected, unavailable),
-        (SubmitStatus::Unknown, &counted.unknown, 0),
-    ] {
-        let of_status = results.iter().filter(|result| result.status == status);
-        counter.inc_by(of_status.count() as u64 - others);
-    }
-    counted.unavailable.inc_by(unavailable);
+    Ok(SubmitScoresPayload { board, results })
 }
 
 /// The outcome of one score.
 type Outcome = crate::error::Result<Verdict>;
+
+/// Checks the number of scores of a request.
+fn check_count(scores: &[ScoreInput]) -> crate::error::Result<()> {
+    if scores.is_empty() {
+        return Err(Error::bad_input(format!(
+            "scores is empty: expected 1 to {COMMIT_EVENTS_MAX} scores"
+        ))
+        .at("input.scores"));
+    }
+    if scores.len() > COMMIT_EVENTS_MAX {
+        return Err(Error::limit_exceeded(format!(
+            "{} scores sent at once: expected at most {COMMIT_EVENTS_MAX}",
+            scores.len()
+        ))
+        .at("input.scores"));
+    }
+    Ok(())
+}
 
 /// Checks that a member's own token submits scores of that member only, and that the board allows
 /// it.
@@ -293,23 +213,57 @@ fn check_member_token(
     Ok(())
 }
 
+/// The scores of a request on their way.
+struct Sending<'a> {
+    input: &'a SubmitScoresInput,
+    /// The effects that the answer tells.
+    report: Report,
+    /// The partition that each score was sent to last.
+    partitions: Vec<Option<PartitionNo>>,
+}
+
+/// The effects that the fields of the answer need: none costs nothing.
+fn report(ctx: &Context<'_>) -> Report {
+    let results = ctx.look_ahead().field("results");
+    if results.field("entries").exists() {
+        return Report::EveryWindow;
+    }
+    let needs_all_time = ["improved", "previous", "entry"];
+    match needs_all_time.into_iter().any(|field| results.field(field).exists()) {
+        true => Report::AllTime,
+        false => Report::Nothing,
+    }
+}
+
+/// The windows whose entries each score reports.
+fn reported_windows(report: Report, board: &CachedBoard) -> usize {
+    match report {
+        Report::Nothing => 0,
+        Report::AllTime => 1,
+        Report::EveryWindow => board.board.rules.windows.len(),
+    }
+}
+
 /// Submits the scores of some indices, side by side by partition. Returns their outcomes, in order
 /// of the indices.
 async fn submit_by_partition(
     app: &App,
     state: &RequestState,
     board: &CachedBoard,
-    input: &SubmitScoresInput,
+    sending: &mut Sending<'_>,
     indices: impl IntoIterator<Item = usize>,
 ) -> Vec<(usize, Outcome)> {
+    let Sending { input, report, partitions } = sending;
     let mut by_partition: BTreeMap<PartitionNo, (Vec<usize>, Vec<Submission>)> = BTreeMap::new();
     let mut outcomes: Vec<(usize, Outcome)> = vec![];
     let segments = Segments::of(app, board, &input.scores).await;
     for index in indices {
         match read(board, &input.scores[index], &segments, state.now_ms) {
             Ok(submission) => {
+                let submission = Submission { report: *report, ..submission };
                 let partition =
                     app.deployment.store.partitions().of_member(&board.board, &submission.member);
+                partitions[index] = Some(partition);
                 let (indices, submissions) = by_partition.entry(partition).or_default();
                 indices.push(index);
                 submissions.push(submission);
@@ -317,7 +271,7 @@ async fn submit_by_partition(
             Err(error) => outcomes.push((index, Err(error))),
         }
     }
-    let ack = input.ack.unwrap_or(Ack::Applied);
+    let ack = input.ack.unwrap_or(Durability::Applied);
     let placed = by_partition.into_iter().map(|(partition, (indices, submissions))| async move {
         let answers = submit_to(app, state, partition, submissions, ack).await;
         indices.into_iter().zip(answers)
@@ -333,20 +287,32 @@ fn read(
     segments: &Segments,
     now_ms: i64,
 ) -> crate::error::Result<Submission> {
-    let at_ms = score.at.map(|at| at.0);
+    let of = |argument: &'static str| move |error: ranking::Error| Error::from(error).at(argument);
+    let at_ms = match &score.at {
+        Some(OfItem(Err(message))) => return Err(Error::bad_input(message.clone()).at("at")),
+        Some(OfItem(Ok(at))) => Some(at.0),
+        None => None,
+    };
     if at_ms.is_some_and(|at_ms| at_ms > now_ms + SKEW_MS) {
-        return Err(Error::bad_input("invalid at: expected a time that is not in the future"));
+        let message = "invalid at: expected a time that is not in the future";
+        return Err(Error::bad_input(message).at("at"));
     }
     if at_ms.is_some_and(|at_ms| at_ms < 0) {
-        return Err(Error::bad_input("invalid at: expected a time that is not before 1970"));
+        let message = "invalid at: expected a time that is not before 1970";
+        return Err(Error::bad_input(message).at("at"));
     }
+    let decimal = score.score.0.as_ref();
+    let Decimal(decimal) =
+        decimal.map_err(|message| Error::bad_input(message.clone()).at("score"))?;
+    let event_id = score.event_id.as_deref().map(EventId::for_new).transpose();
     Ok(Submission {
         board: board.board.clone(),
-        member: MemberId::for_new(&score.member)?,
-        score: ranking::score::parse(&score.score.0, board.board.rules.decimals)?,
+        member: MemberId::for_new(&score.member).map_err(of("member"))?,
+        score: ranking::score::parse(decimal, board.board.rules.decimals).map_err(of("score"))?,
         at_ms,
-        event_id: score.event_id.as_deref().map(EventId::for_new).transpose()?,
+        event_id: event_id.map_err(of("eventId"))?,
         segments: segments.of_member(&score.member)?,
+        report: Report::Nothing,
     })
 }
 
@@ -356,13 +322,13 @@ async fn submit_to(
     state: &RequestState,
     partition: PartitionNo,
     submissions: Vec<Submission>,
-    ack: Ack,
+    ack: Durability,
 ) -> Vec<crate::error::Result<Verdict>> {
     let members: Vec<MemberId> =
         submissions.iter().map(|submission| submission.member.clone()).collect();
     let sent = match ack {
-        Ack::Applied => vec![],
-        Ack::Durable => submissions.clone(),
+        Durability::Applied => vec![],
+        Durability::Durable => submissions.clone(),
     };
     let placed = match app.committers.submit(&state.client(), partition, submissions).await {
         Ok(placed) => placed,
@@ -372,29 +338,7 @@ async fn submit_to(
     let accepted = accepted.filter(|(_, verdict)| matches!(verdict, Verdict::Accepted { .. }));
     app.recent_members.insert(accepted.map(|(member, _)| member));
     match ack {
-        Ack::Applied => placed.verdicts.into_iter().map(Ok).collect(),
-        Ack::Durable => durable::confirm(app, partition, &sent, placed).await,
-    }
-}
-
-impl SubmitResult {
-    fn new(board: &Arc<CachedBoard>, member: &str, outcome: crate::error::Result<Verdict>) -> Self {
-        let refused = |error: Error| {
-            let status = if error.code == ErrorCode::Timeout {
-                SubmitStatus::Unknown
-            } else {
-                SubmitStatus::Rejected
-            };
-            (status, Some(SubmitError { code: error.code, message: error.message }))
-        };
-        let (status, error) = match outcome {
-            Ok(Verdict::Accepted { .. }) => (SubmitStatus::Applied, None),
-            Ok(Verdict::Duplicate { .. }) => (SubmitStatus::Duplicate, None),
-            Ok(Verdict::Rejected(error)) => refused(error.into()),
-            Err(error) => refused(error),
-        };
-        // The key of a rejected score may be of any length.
-        let end = member.floor_char_boundary(ID_BYTES_MAX);
-        Self { board: board.clone(), member: member[..end].to_owned(), status, error }
+        Durability::Applied => placed.verdicts.into_iter().map(Ok).collect(),
+        Durability::Durable => durable::confirm(app, partition, &sent, placed).await,
     }
 }

@@ -9,6 +9,7 @@ mod arguments;
 pub(crate) mod cost;
 mod text;
 pub(crate) mod types;
+mod values;
 mod variables;
 
 use std::sync::Arc;

@@ -243,9 +243,11 @@ async fn principal(
     }
     match Box::pin(app.access.check(&app.deployment.lookups, token, now_ms)).await {
         Ok(principal) => Ok(Some(principal)),
-        Err(error) if error.code == ErrorCode::Unauthenticated => {
+        Err(error)
+            if matches!(error.code, ErrorCode::Unauthenticated | ErrorCode::ExpiredToken) =>
+        {
             service.rates.token_failed(received.address);
-            Err(unauthenticated(&error.message))
+            Err(refuse(received.media_type, StatusCode::UNAUTHORIZED, &error))
         }
         Err(error) => Err(refuse(received.media_type, StatusCode::SERVICE_UNAVAILABLE, &error)),
     }

@@ -231,6 +231,9 @@ pub fn server_error(error: Error) -> ServerError {
     let mut answer = ServerError::new(error.message, None);
     let extensions = answer.extensions.get_or_insert_default();
     extensions.set("code", error.code.name());
+    if let Some(argument) = error.argument {
+        extensions.set("argument", argument);
+    }
     answer
 }
 
@@ -275,7 +278,9 @@ impl Write for Bounded {
 fn finish(errors: &mut Vec<ServerError>) {
     errors.truncate(ERRORS_MAX);
     for error in errors {
-        let own_code = error.source::<Error>().map(|error| error.code);
+        let own = error.source::<Error>();
+        let own_code = own.map(|error| error.code);
+        let argument = own.and_then(|error| error.argument.clone());
         let is_own = own_code.is_some() || error.extensions.is_some();
         let bytes_max = if is_own { MESSAGE_BYTES_MAX } else { FOREIGN_MESSAGE_BYTES_MAX };
         if error.message.len() > bytes_max {
@@ -285,6 +290,9 @@ fn finish(errors: &mut Vec<ServerError>) {
         let extensions = error.extensions.get_or_insert_default();
         if extensions.get("code").is_none() {
             extensions.set("code", own_code.unwrap_or(ErrorCode::BadUserInput).name());
+        }
+        if let Some(argument) = argument {
+            extensions.set("argument", argument);
         }
         if let Some(Value::String(code)) = extensions.get("code") {
             METRICS.count_error(code);

@@ -67,7 +67,7 @@ query TopTen($board: String!, $after: String) {
 query Neighbors($member: String!) {
   board(slug: "redis") {
     standings {
-      rank(member: $member) {
+      entry(member: $member) {
         rank
         score
         percentile
@@ -92,7 +92,7 @@ query Neighbors($member: String!) {
 # "period", "at" takes any instant in it.
 query OneMonth {
   board(slug: "redis") {
-    standings(window: "monthly", period: "2024-09") {
+    standings(of: { window: "monthly", period: "2024-09" }) {
       period {
         label
         start

@@ -70,6 +70,9 @@ pub(crate) trait Change {
         partition: Partition<'_>,
     ) -> impl Future<Output = Result<Proposal<Self::Outcome>>> + Send;
 
+    /// The outcome with the ranks that the commit has read; none if its reply was lost.
+    fn ranked(_outcome: &mut Self::Outcome, _ranks: &[Option<u64>]) {}
+
     /// Reads ahead for the next change, while the commit is under way. The reads are sent right
     /// behind the commit.
     fn read_behind(&mut self, _partition: Partition<'_>) -> impl Future<Output = ()> + Send {
@@ -203,10 +206,11 @@ impl Partition<'_> {
             }
             proposal = change.propose(self) => proposal?,
         };
-        let Proposal { head, log_len, log_bytes, commit, outcome } = proposal;
+        let Proposal { head, log_len, log_bytes, commit, mut outcome } = proposal;
         for index in 0..sent.len() {
             if self.is_written(&head, &sent[index]).await? {
-                let Sent { seq, id, outcome } = sent.swap_remove(index);
+                let Sent { seq, id, mut outcome } = sent.swap_remove(index);
+                C::ranked(&mut outcome, &[]);
                 return Ok(Tried::Done(Done { outcome, commit: Some((seq, id)) }));
             }
         }
@@ -229,7 +233,10 @@ impl Partition<'_> {
             change.read_behind(self),
         );
         match committed {
-            Ok(Outcome::Done) => Ok(Tried::Done(Done { outcome, commit: Some((seq, id)) })),
+            Ok(Outcome::Done(ranks)) => {
+                C::ranked(&mut outcome, &ranks);
+                Ok(Tried::Done(Done { outcome, commit: Some((seq, id)) }))
+            }
             Ok(Outcome::Refused(error)) => Ok(Tried::Refused(error.into())),
             Ok(Outcome::Stale) => Ok(Tried::Beaten),
             Ok(Outcome::Restarted) => Err(RankingError::NotLevel(self.no.0).into()),

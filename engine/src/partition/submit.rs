@@ -169,6 +169,14 @@ impl Change for Submitting<'_> {
         })
     }
 
+    fn ranked(verdicts: &mut Vec<Verdict>, ranks: &[Option<u64>]) {
+        for verdict in verdicts {
+            if let Verdict::Accepted { effects, .. } = verdict {
+                effects.iter_mut().for_each(|effect| effect.take_ranks(ranks, ranks.len() / 2));
+            }
+        }
+    }
+
     async fn read_behind(&mut self, partition: Partition<'_>) {
         if let Some(following) = &mut self.following {
             following.read(partition).await;

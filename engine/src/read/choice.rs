@@ -30,9 +30,12 @@ pub enum PeriodChoice {
 /// The reason why a choice names no standings.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// The board has no such window, segment or period; the message says what is expected.
+    /// The board has no such segment or period; the message says what is expected.
     #[error(transparent)]
     Invalid(#[from] ranking::Error),
+    /// The board has no such window; the message names those that it has.
+    #[error("{0}")]
+    NoWindow(String),
     /// A new window is still being filled from the history.
     #[error("window {window} of board {board} is being filled from the history; try again later")]
     Filling {
@@ -41,6 +44,15 @@ pub enum Unreadable {
         /// The board's slug.
         board: String,
     },
+}
+
+impl Unreadable {
+    /// The error for a window, or a name in quotes that is none, which a board does not have.
+    pub fn no_window(board: &Board, slug: &str, window: &str) -> Self {
+        let names: Vec<String> = board.rules.shown().map(|window| window.to_string()).collect();
+        let names = names.join(", ");
+        Self::NoWindow(format!("board {slug} has no window {window}: expected {names}"))
+    }
 }
 
 impl Choice {
@@ -59,9 +71,7 @@ impl Choice {
         let (window, rules) = (self.window, &board.rules);
         let invalid = |message| Err(ranking::Error::Invalid(message).into());
         if !rules.is_shown(window) {
-            let names: Vec<String> = rules.shown().map(|window| window.to_string()).collect();
-            let names = names.join(", ");
-            return invalid(format!("board {slug} has no window {window}: expected {names}"));
+            return Err(Unreadable::no_window(board, slug, &window.to_string()));
         }
         if !board.is_whole(window) {
             return Err(Unreadable::Filling { window, board: slug.to_owned() });

@@ -16,7 +16,7 @@ async fn a_commit_is_a_fast_forward_or_nothing() {
     let root = store.heads().await.unwrap()[0].clone().unwrap();
     assert_eq!(
         store.commit_writes(ALL, &root, &commit_after(&root, "one"), &writes).await,
-        Ok(Outcome::Done)
+        Ok(Outcome::Done(vec![]))
     );
     let one = store.heads().await.unwrap()[0].clone().unwrap();
     assert_eq!((one.seq, &one.commit), (1, &commit_after(&root, "one").id));
@@ -39,7 +39,7 @@ async fn a_commit_is_a_fast_forward_or_nothing() {
     let () = server.raw(&["SCRIPT", "FLUSH"]).await;
     assert_eq!(
         store.commit_writes(ALL, &one, &commit_after(&one, "two"), &writes).await,
-        Ok(Outcome::Done)
+        Ok(Outcome::Done(vec![]))
     );
 
     let two = store.heads().await.unwrap()[0].clone().unwrap();
@@ -70,7 +70,7 @@ async fn out_of_memory_refuses_writes_and_changes_nothing() {
     let () = server.raw(&["CONFIG", "SET", "maxmemory", "0"]).await;
     assert_eq!(
         store.commit_writes(ALL, &root, &commit_after(&root, "one"), &writes).await,
-        Ok(Outcome::Done)
+        Ok(Outcome::Done(vec![]))
     );
     let () = server.raw(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
     let health = store.health().await.unwrap().remove(0).unwrap();

@@ -33,7 +33,7 @@ async fn load(store: &Store, board: &Board, entries: &[RankedEntry]) {
         let commit = commit_after(&head, &format!("{}-{shard}", board.no));
         assert_eq!(
             store.commit_writes(partition, &head, &commit, &writes).await,
-            Ok(Outcome::Done)
+            Ok(Outcome::Done(vec![]))
         );
     }
 }

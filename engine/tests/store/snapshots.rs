@@ -31,7 +31,7 @@ async fn a_snapshot_reads_more_marks_than_one_command_of_lua_takes() {
     writes.mark_seal(store.keys(), ALL, name(boards, generations), sealed);
     let root = store.heads().await.unwrap()[0].clone().unwrap();
     let written = store.commit_writes(ALL, &root, &commit_after(&root, "one"), &writes).await;
-    assert_eq!(written, Ok(Outcome::Done));
+    assert_eq!(written, Ok(Outcome::Done(vec![])));
 
     let snapshot = store.snapshot(ALL, &wanted, DEDUP).await.unwrap();
     assert_eq!(snapshot.boards.len(), wanted.boards.len());
@@ -55,7 +55,7 @@ async fn a_foreign_key_in_the_place_of_standings_hides_no_other_standings() {
     writes.set_entries(&own, &[(member("a"), key(5))]);
     let root = store.heads().await.unwrap()[0].clone().unwrap();
     let written = store.commit_writes(ALL, &root, &commit_after(&root, "one"), &writes).await;
-    assert_eq!(written, Ok(Outcome::Done));
+    assert_eq!(written, Ok(Outcome::Done(vec![])));
     let () = server.raw(&["SET", &foreign, "text"]).await;
 
     let members = vec![member("a"), member("b")];

@@ -2,6 +2,7 @@
 
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
+use sea_orm::{QueryOrder, QuerySelect};
 
 /// A row of `standing`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -28,6 +29,32 @@ pub struct Model {
 }
 
 no_relations!();
+
+/// Up to `limit` segments of a board after one, in order, each of which has entries: a SELECT for
+/// each, as an index finds the next segment at once and no database skips by itself.
+pub async fn segments_after(
+    db: &impl ConnectionTrait,
+    board_no: i64,
+    after: String,
+    limit: usize,
+) -> Result<Vec<String>, DbErr> {
+    let mut segments: Vec<String> = vec![];
+    while segments.len() < limit {
+        let last = segments.last().unwrap_or(&after);
+        let next = Entity::find()
+            .select_only()
+            .column(Column::Segment)
+            .filter(Column::BoardNo.eq(board_no))
+            .filter(Column::Segment.gt(last.as_str()))
+            .order_by_asc(Column::Segment)
+            .limit(1);
+        match next.into_tuple::<String>().one(db).await? {
+            Some(segment) => segments.push(segment),
+            None => break,
+        }
+    }
+    Ok(segments)
+}
 
 /// Replaces the row of the same member.
 pub fn replace() -> OnConflict {

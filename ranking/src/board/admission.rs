@@ -35,7 +35,7 @@ impl Admission {
             return Err(Error::invalid("invalid opensAt: expected an instant before closesAt"));
         }
         if lateness_max_ms.is_some_and(|lateness_ms| lateness_ms < 0) {
-            return Err(Error::invalid("invalid latenessMaxSeconds: expected 0 or more"));
+            return Err(Error::invalid("invalid maxLatenessSeconds: expected 0 or more"));
         }
         Ok(Self { opens_at_ms, closes_at_ms, lateness_max_ms })
     }
@@ -43,35 +43,32 @@ impl Admission {
     /// Checks that a score earned at `at_ms` is accepted at `now_ms`.
     ///
     /// # Errors
-    /// `Invalid`, naming the opening or closing instant; `LimitExceeded` if the score comes too
-    /// late.
+    /// `NotOpen` or `Closed`, naming the instant; `TooLate` if the score comes too late.
     pub fn check(self, at_ms: i64, now_ms: i64) -> Result<()> {
         let shown = |at_ms: i64| {
             jiff::Timestamp::from_millisecond(at_ms)
                 .map_or_else(|_| format!("{at_ms} ms"), |instant| instant.to_string())
         };
         if let Some(opens) = self.opens_at_ms.filter(|&opens| at_ms < opens) {
-            return Err(Error::invalid(format!(
+            return Err(Error::NotOpen(format!(
                 "this board takes scores earned from {} on, not {}",
                 shown(opens),
                 shown(at_ms)
             )));
         }
         if let Some(closes) = self.closes_at_ms.filter(|&closes| at_ms >= closes) {
-            return Err(Error::invalid(format!(
+            return Err(Error::Closed(format!(
                 "this board takes scores earned before {}, not {}",
                 shown(closes),
                 shown(at_ms)
             )));
         }
         match self.lateness_max_ms {
-            Some(lateness_ms) if at_ms < now_ms - lateness_ms => {
-                Err(Error::LimitExceeded(format!(
-                    "this board takes scores up to {} s after they were earned; this one was earned at {}",
-                    lateness_ms / 1000,
-                    shown(at_ms)
-                )))
-            }
+            Some(lateness_ms) if at_ms < now_ms - lateness_ms => Err(Error::TooLate(format!(
+                "this board takes scores up to {} s after they were earned; this one was earned at {}",
+                lateness_ms / 1000,
+                shown(at_ms)
+            ))),
             _ => Ok(()),
         }
     }

@@ -59,8 +59,8 @@ impl Dedup {
 /// The outcome of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it is written.
-    Done,
+    /// All of it is written. The ranks are those that [`Writes::read_ranks`] asks for, in order.
+    Done(Vec<Option<u64>>),
     /// Another commit came first: fold again.
     Stale,
     /// The partition is not level: recover it first.
@@ -227,6 +227,18 @@ impl Writes {
         }
     }
 
+    /// Reads the positions of members, at this point of the writes: `ZRANK`.
+    pub fn read_ranks(
+        &mut self,
+        keys: &KeySpace,
+        partition: PartitionNo,
+        ranked: &[(StandingsId, MemberId)],
+    ) {
+        for (id, member) in ranked {
+            self.push("ZRANK", &keys.standings(partition, id), vec![member.to_string()]);
+        }
+    }
+
     pub(crate) fn push(&mut self, command: &'static str, key: &str, args: Vec<String>) {
         self.0.push(Write {
             command,
@@ -271,9 +283,11 @@ impl Store {
     /// The writes of a folded batch.
     pub fn writes(&self, partition: PartitionNo, folded: &FoldedBatch, dedup: Dedup) -> Writes {
         let mut writes = Writes::default();
+        writes.read_ranks(self.keys(), partition, &folded.ranked);
         for change in &folded.changes {
             writes.change(self.keys(), partition, change);
         }
+        writes.read_ranks(self.keys(), partition, &folded.ranked);
         for (no, series, mark) in &folded.rolls {
             writes.mark_roll(self.keys(), partition, *no, series, *mark);
         }
@@ -311,9 +325,13 @@ impl Store {
         self.note_own_write();
         match answer {
             Ok(answer) => match answer.as_str() {
-                "DONE" => Ok(Outcome::Done),
+                "DONE" => Ok(Outcome::Done(vec![])),
                 "STALE" => Ok(Outcome::Stale),
                 "RESTARTED" => Ok(Outcome::Restarted),
+                done if done.starts_with("DONE ") => {
+                    let ranks = done["DONE ".len()..].split(' ');
+                    Ok(Outcome::Done(ranks.map(|rank| rank.parse().ok()).collect()))
+                }
                 other => Ok(Outcome::Refused(match other.strip_prefix("TYPE ") {
                     Some(key) => foreign_key(key),
                     None => Error::corrupt(format!("a commit was refused: {other}")),

@@ -6,11 +6,13 @@
 
 mod folding;
 pub mod index;
+mod reported;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use self::folding::Folding;
 use self::index::{BaseEntry, Begun, Index, Series, TouchedEntry, rolling};
+use self::reported::Reported;
 use crate::board::Board;
 use crate::board::mark::BoardMark;
 use crate::commit::content::Random;
@@ -157,7 +159,7 @@ impl Batch {
             Folding { batch: self, keys: snapshot.keys.clone(), unknown: BTreeSet::new() };
         let seq = snapshot.head.seq + 1;
         let (mut verdicts, mut events, mut seen_now) = (vec![], vec![], vec![]);
-        let mut moved_on = BTreeSet::new();
+        let (mut moved_on, mut reported) = (BTreeSet::new(), Reported::default());
         for (submission, places) in self.submissions.iter().zip(&self.places) {
             if let Err(error) = is_there(&submission.board) {
                 verdicts.push(Verdict::Rejected(error));
@@ -168,15 +170,14 @@ impl Batch {
                 verdicts.push(first.verdict_on(&this));
                 continue;
             }
-            if let Err(error) = places.clone().and_then(|mut places| {
-                places.retain(|touch| !closed[touch.place.0]);
-                folding.admit(submission, &places)
-            }) {
+            if let Err(error) =
+                reported.admit(&mut folding, verdicts.len(), submission, places, &closed)
+            {
                 verdicts.push(Verdict::Rejected(error));
                 continue;
             }
             moved_on.extend(places.iter().flatten().filter_map(|touch| self.series_of(touch)));
-            verdicts.push(Verdict::Accepted { seq, index: events.len() as u32 });
+            verdicts.push(Verdict::accepted(seq, events.len(), self.now_ms));
             events.push(submission.to_event(self.now_ms));
             if let Some(field) = field {
                 seen_now.push((field.clone(), this.to_text()));
@@ -186,6 +187,7 @@ impl Batch {
         if !folding.unknown.is_empty() {
             return Ok(self.again(&begun, folding.unknown));
         }
+        let ranked = reported.tell(self, &snapshot.keys, &folding.keys, &mut verdicts)?;
         let (head, clock_ms) = (&snapshot.head, snapshot.clock_ms);
         let commit =
             (!events.is_empty()).then(|| head.next_at(clock_ms, random, self.now_ms, events));
@@ -197,6 +199,7 @@ impl Batch {
             verdicts,
             commit,
             changes: self.changes(&snapshot.keys, &folding.keys),
+            ranked,
             rolls: rolls.collect(),
             seen: seen_now,
         }))

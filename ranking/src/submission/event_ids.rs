@@ -93,8 +93,9 @@ impl Seen {
         if (self.score, self.at_ms) == (again.score, at_ms) {
             return Verdict::Duplicate { seq: self.seq };
         }
-        Verdict::Rejected(Error::invalid(
-            "invalid eventId: it was accepted with another score or time: expected the same content for the same id",
+        Verdict::Rejected(Error::EventIdConflict(
+            "invalid eventId: it was accepted with another score or time: expected the same content for the same id"
+                .to_owned(),
         ))
     }
 }

@@ -11,7 +11,7 @@ const PAGE: &str = "
     query(
         $slug: String!, $window: String!, $period: String, $first: Int, $after: String, $last: Int,
         $before: String
-    ) { board(slug: $slug) { standings(window: $window, period: $period) {
+    ) { board(slug: $slug) { standings(of: { window: $window, period: $period }) {
         size
         top(first: $first, after: $after, last: $last, before: $before) {
             totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
@@ -24,8 +24,8 @@ const PAGE: &str = "
 
 const RANKS: &str = "
     query($slug: String!, $window: String!, $period: String, $members: [String!]!, $one: String!) {
-        board(slug: $slug) { standings(window: $window, period: $period) {
-            ranks(members: $members) { rank member { key } }
+        board(slug: $slug) { standings(of: { window: $window, period: $period }) {
+            entries(members: $members) { rank member { key } }
             neighbors(member: $one, above: 3, below: 4) { rank member { key } }
         } }
     }";
@@ -99,7 +99,7 @@ impl Listing {
         let entry = |row: &Row| json!({ "rank": row.rank, "member": { "key": row.member } });
         let mut expected: Vec<Value> = rows.iter().rev().take(999).map(entry).collect();
         expected.push(Value::Null);
-        assert_eq!(standings["ranks"], json!(expected), "{self:?}");
+        assert_eq!(standings["entries"], json!(expected), "{self:?}");
         let around = &rows[center.saturating_sub(3)..rows.len().min(center + 5)];
         let expected: Vec<Value> = around.iter().map(entry).collect();
         assert_eq!(standings["neighbors"], json!(expected), "{self:?}");

@@ -182,7 +182,7 @@ fn attack((what, place, count, field): Row) -> Attack {
 
 /// Ranks of the first members, in parts of 1,000.
 fn ranks(slug: &'static str, parts: usize) -> Attack {
-    let fields = (0..parts).map(|part| format!("a{part}:ranks(members:$k{part}){{rank}} "));
+    let fields = (0..parts).map(|part| format!("a{part}:entries(members:$k{part}){{rank}} "));
     let text = query(Standings(slug), &fields.collect::<String>());
     let declared: String = (0..parts).map(|part| format!("$k{part}:[String!]!")).collect();
     let keys = |part: usize| (part * 1000..(part + 1) * 1000).map(key).collect::<Vec<_>>();

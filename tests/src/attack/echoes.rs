@@ -60,9 +60,9 @@ fn given(hole: &Hole, what: &str, value: &Value) -> Attack {
     Attack::new(&what, &hole.document, json!({ "v": value })).bounded().as_admin()
 }
 
-/// Fields of the all-time standings of the board `big`, or of those that arguments select.
-fn standings(arguments: &str, fields: &str) -> String {
-    format!("board(slug:\"big\"){{standings({arguments}){{{fields}}}}}")
+/// Fields of the all-time standings of the board `big`, or of those that a choice names.
+fn standings(of: &str, fields: &str) -> String {
+    format!("board(slug:\"big\"){{standings(of:{{{of}}}){{{fields}}}}}")
 }
 
 /// The rows of the report, on the board `big`, whose windows are "all" and "daily".
@@ -101,7 +101,7 @@ fn texts_under_aliases(length: usize, count: usize) -> Vec<Attack> {
     let of_all = |field: &str| standings("window:\"all\"", &aliases(count, field));
     let period = aliases(count, &standings("window:\"daily\",period:$p", "size"));
     let methods = aliases(count, "rank(method:$m)");
-    let rank = standings("window:\"all\"", &format!("rank(member:\"m00000\"){{{methods}}}"));
+    let rank = standings("window:\"all\"", &format!("entry(member:\"m00000\"){{{methods}}}"));
     let segments = standings("segment:$s", &aliases(count, "segment"));
     let members = aliases(count, "member");
     let score = json!({ "board": "big", "scores": [{ "member": text, "score": 1 }] });

@@ -9,6 +9,7 @@ use entity::board;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::board::{Board, TieBreak};
 use ranking::id::{EventId, MemberId, PartitionNo};
+use ranking::submission::effect::Report;
 use ranking::submission::{Submission, Verdict};
 use tokio::time::Instant;
 
@@ -30,6 +31,7 @@ pub async fn summing_board(stores: &Stores, slug: &str, windows: &[&str]) -> Boa
 /// A member's score of 1, earned when it is accepted.
 pub fn point(board: &Board, member: &str, event_id: Option<&str>) -> Submission {
     Submission {
+        report: Report::Nothing,
         board: board.clone(),
         member: MemberId::new(member).unwrap(),
         score: 1,

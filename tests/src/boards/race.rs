@@ -16,7 +16,7 @@ pub async fn race() -> (Arc<Deployment>, Api) {
     let input = json!({
         "slug": "race", "decimals": 2, "maxScore": "9999999.99", "windows": windows, "shards": 2,
     });
-    assert_eq!(api.create_board(input).await["id"], "board:race");
+    assert_eq!(api.create_board(input).await["id"], "board:race.1");
     let score = |member: &str, score: &str, minute: u32| {
         json!({
             "member": member, "score": score, "at": format!("2025-09-03T10:{minute:02}:00Z"),

@@ -19,7 +19,7 @@ const ALL: &str = "
     query(
         $slug: String!, $window: String!, $period: String!, $segment: String, $one: String!,
         $members: [String!]!
-    ) { board(slug: $slug) { standings(window: $window, period: $period, segment: $segment) {
+    ) { board(slug: $slug) { standings(of: { window: $window, period: $period, segment: $segment }) {
         id source size segment period { label start end nextResetAt sealed }
         top(first: 100) {
             totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
@@ -37,23 +37,23 @@ const ALL: &str = "
             pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
             nodes { rank member { key } }
         }
-        rank(member: $one) { rank percentile }
-        ranks(members: $members) { rank score member { key } }
+        entry(member: $one) { rank percentile }
+        entries(members: $members) { rank score member { key } }
         neighbors(member: $one, above: 2, below: 3) { rank member { key } }
         first: entryAt(rank: 1) { score member { key } }
         third: entryAt(rank: 3) { score member { key } } none: entryAt(rank: 1000) { score }
         friends(member: $one, first: 3, includeMissing: true) {
             totalCount pageInfo { hasNextPage endCursor }
-            nodes { position isSelf entry { rank score member { key } } } missing { key }
+            nodes { position isSelf member { key } entry { rank score } }
         }
-        scoreFor(percentile: 50) distribution(buckets: 5) { from to count }
+        scoreFor(percentile: 50) distribution(buckets: 5) { lower upper count }
     } } }";
 
 const PAGES: &str = "
     query(
         $slug: String!, $window: String!, $period: String!, $segment: String, $first: Int,
         $after: String, $last: Int, $before: String
-    ) { board(slug: $slug) { standings(window: $window, period: $period, segment: $segment) {
+    ) { board(slug: $slug) { standings(of: { window: $window, period: $period, segment: $segment }) {
         top(first: $first, after: $after, last: $last, before: $before) {
             totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
             nodes { rank score member { key } }

@@ -18,6 +18,7 @@ use ranking::board::rules::{Rules, RulesInput};
 use ranking::board::{Board, Direction, Policy, TieBreak};
 use ranking::commit::EventPlace;
 use ranking::id::{EventId, MemberId};
+use ranking::submission::effect::Report;
 use ranking::submission::{Submission, Verdict};
 use ranking::window::{Window, parse_zone};
 use sea_orm::EntityTrait;
@@ -134,6 +135,7 @@ impl World {
             self.ids += 1;
             let segments: &[&[&str]] = &[&[], &["region:eu"], &["region:ü:%"]];
             let submission = Submission {
+                report: Report::Nothing,
                 board: self.board.clone(),
                 member: member.clone(),
                 score: rng.random_range(-5..=5_i64).max(self.board.rules.min),
@@ -154,7 +156,7 @@ impl World {
             let handle = self.stores.partition(partition);
             let submitted = handle.submit(prepared, None, deadline).await.unwrap();
             for ((submission, member), verdict) in batch.into_iter().zip(submitted.verdicts) {
-                let Verdict::Accepted { seq, index } = verdict else {
+                let Verdict::Accepted { seq, index, .. } = verdict else {
                     continue;
                 };
                 let place = EventPlace { partition, seq, index };

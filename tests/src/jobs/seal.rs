@@ -53,7 +53,7 @@ pub async fn wait_until_sealed(api: &Api, board: &Board) {
             asked["period"] = json!(period.unwrap().label);
             let text = "
                 query($slug: String!, $window: String!, $period: String!) {
-                    board(slug: $slug) { standings(window: $window, period: $period) { source } }
+                    board(slug: $slug) { standings(of: { window: $window, period: $period }) { source } }
                 }";
             let data = api.data(text, asked).await;
             (data["board"]["standings"]["source"] == "ARCHIVE").then_some(())

@@ -110,8 +110,16 @@ impl<'s> RandomDocuments<'s> {
             }
             "Decimal" => format!("\"{}\"", self.rng.random_range(-9..9999)),
             "ID" => {
-                let ids =
-                    ["board:big", "board:tie", "member:m00000", "standings:big:all:all:", "x"];
+                let ids = [
+                    "board:big.1",
+                    "board:tie.3",
+                    "member:m00000",
+                    "window:big.1:daily",
+                    "period:big.1:daily:2025-01-05",
+                    "standings:big.1:all:all:",
+                    "friendEntry:big.1:all:all::m00000:m00001",
+                    "x",
+                ];
                 format!("\"{}\"", ids.choose(&mut self.rng).unwrap())
             }
             "String" => self.text(&input.name),

@@ -191,7 +191,7 @@ impl Schema {
             "Boolean" => "true".to_owned(),
             "DateTime" => "\"2025-01-01T00:00:00Z\"".to_owned(),
             "Decimal" => "\"1\"".to_owned(),
-            "ID" => "\"board:big\"".to_owned(),
+            "ID" => "\"board:big.1\"".to_owned(),
             "String" => match input.name.as_str() {
                 "slug" | "board" | "boards" => "\"big\"".to_owned(),
                 "window" | "since" | "name" => "\"daily\"".to_owned(),

@@ -28,21 +28,21 @@ fn large() -> Vec<Attack> {
     let members: Vec<Value> = (0..1000)
         .map(|number| json!({ "key": long_key(number), "name": "n".repeat(100) }))
         .collect();
-    let ranks = "query($k:[String!]!){board(slug:\"big\"){standings{ranks(members:$k){rank score member{key}}}}}";
+    let ranks = "query($k:[String!]!){board(slug:\"big\"){standings{entries(members:$k){rank score member{key}}}}}";
     let page = "{board(slug:\"big\"){standings{size top(first:200){totalCount pageInfo{endCursor}
         nodes{rank score value percentile reachedAt member{key name}}}}}}";
     let aliases: String = (0..50)
-        .map(|number| format!("a{number}:rank(member:\"{}\"){{rank score}} ", key(number)))
+        .map(|number| format!("a{number}:entry(member:\"{}\"){{rank score}} ", key(number)))
         .collect();
-    let around = "{board(slug:\"big\"){standings{rank(member:\"m00007\"){rank score}
+    let around = "{board(slug:\"big\"){standings{entry(member:\"m00007\"){rank score}
         neighbors(member:\"m00007\",above:25,below:25){rank score member{name}}}}}";
     let submitted = json!({ "board": "big16", "scores": scores, "ack": "DURABLE" });
     vec![
         Attack::new("1,000 scores", SUBMIT_SCORES, submitted).as_admin().served(),
         Attack::new(
             "1,000 members are named",
-            "mutation($input:[MemberInput!]!){upsertMembers(input:$input){members{key name}}}",
-            json!({ "input": members }),
+            "mutation($members:[MemberInput!]!){upsertMembers(input:{members:$members}){members{key name}}}",
+            json!({ "members": members }),
         )
         .as_admin()
         .served(),

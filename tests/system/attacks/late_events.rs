@@ -30,7 +30,7 @@ async fn a_members_late_events_cost_little() {
         json!({ "slug": "roll", "selfSubmit": true, "windows": some, "tieBreak": "MEMBER" }),
         json!({ "slug": "year", "selfSubmit": true, "windows": year, "tieBreak": "MEMBER" }),
         // A board whose owner allows any delay.
-        json!({ "slug": "any", "selfSubmit": true, "windows": year, "tieBreak": "MEMBER", "latenessMaxSeconds": 2_000_000_000 }),
+        json!({ "slug": "any", "selfSubmit": true, "windows": year, "tieBreak": "MEMBER", "maxLatenessSeconds": 2_000_000_000 }),
     ] {
         api.create_board(input).await;
     }

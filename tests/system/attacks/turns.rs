@@ -65,7 +65,7 @@ async fn all_requests_of_a_client_that_goes_on_to_spend_are_heavy() {
         let rank = |of: usize| {
             let member = key(round * 100 + of);
             let text = format!(
-                "{{board(slug:\"big\"){{standings{{rank(member:\"{member}\"){{rank}}}}}}}}"
+                "{{board(slug:\"big\"){{standings{{entry(member:\"{member}\"){{rank}}}}}}}}"
             );
             Attack::query("a rank", &text)
         };

@@ -23,7 +23,7 @@ const PERIODS: &str = "
 
 const TOP: &str = "
     query($window: String!, $period: String!, $segment: String!) { board(slug: \"b\") {
-        standings(window: $window, period: $period, segment: $segment) {
+        standings(of: { window: $window, period: $period, segment: $segment }) {
             source
             top(first: 1000) { nodes {
                 rank competition: rank(method: COMPETITION) dense: rank(method: DENSE) score value

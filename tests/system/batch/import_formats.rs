@@ -9,7 +9,7 @@ use tests::jobs::analytics::run;
 use tests::model::generator::{csv_events, generate};
 
 const TOP: &str = "
-    query($segment: String) { board(slug: \"b\") { standings(segment: $segment) { top {
+    query($segment: String) { board(slug: \"b\") { standings(of: { segment: $segment }) { top {
         nodes { score member { key region } }
     } } } }";
 

@@ -19,7 +19,7 @@ use tests::wait::until;
 
 const TOP: &str = "
     query($slug: String!, $window: String!, $period: String!, $segment: String!) {
-        board(slug: $slug) { standings(window: $window, period: $period, segment: $segment) {
+        board(slug: $slug) { standings(of: { window: $window, period: $period, segment: $segment }) {
             top(first: 1000) { nodes { rank score member { key } } }
         } }
     }";

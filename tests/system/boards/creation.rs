@@ -17,7 +17,7 @@ async fn a_board_has_the_rules_it_was_created_with() {
         } }";
     let board = api.data(text, json!({})).await["board"].take();
     let mut expected = json!({
-        "id": "board:race", "slug": "race", "title": "race", "direction": "HIGH_FIRST",
+        "id": "board:race.1", "slug": "race", "title": "race", "direction": "HIGH_FIRST",
         "policy": "SUM", "tieBreak": "EARLIEST", "decimals": 2, "minScore": "0.00",
         "maxScore": "9999999.99", "timeZone": "UTC", "shards": 2, "segmentBy": [],
         "visibility": "PUBLIC", "selfSubmit": false,

@@ -66,7 +66,7 @@ async fn write(
 async fn read(api: &Api, stop: &AtomicBool) -> usize {
     let text = "
         { board(slug: \"busy\") {
-            standings { size } eu: standings(window: \"7d\", segment: \"region:eu\") { size }
+            standings { size } eu: standings(of: { window: \"7d\", segment: \"region:eu\" }) { size }
         } }";
     let (mut reads, mut last) = (0, [0, 0]);
     while !stop.load(Ordering::SeqCst) {

@@ -19,7 +19,7 @@ use tests::wait::until;
 
 const TOP: &str = "
     query($slug: String!, $window: String!, $period: String!, $segment: String) {
-        board(slug: $slug) { standings(window: $window, period: $period, segment: $segment) {
+        board(slug: $slug) { standings(of: { window: $window, period: $period, segment: $segment }) {
             segment size top(first: 1000) { nodes { rank score member { key } } }
         } }
     }";
@@ -132,7 +132,7 @@ async fn a_segment_that_a_board_does_not_have_is_refused() {
     }
     let ask = "
         query($slug: String!, $segment: String) { board(slug: $slug) {
-            standings(segment: $segment) { size }
+            standings(of: { segment: $segment }) { size }
         } }";
     for (slug, segment, accepted) in [
         ("plain", "", true),

@@ -54,7 +54,7 @@ async fn earned(api: &Api, at: &str) -> String {
     };
     match (&*said("/status"), &*said("/error/code")) {
         ("APPLIED", "") => "APPLIED".to_owned(),
-        ("REJECTED", "BAD_USER_INPUT") => said("/error/message"),
+        ("REJECTED", "BOARD_NOT_OPEN" | "BOARD_CLOSED") => said("/error/message"),
         other => panic!("{other:?}"),
     }
 }
@@ -155,8 +155,8 @@ async fn a_board_takes_scores_from_the_millisecond_it_opens_until_the_one_it_clo
         assert_eq!(earned(&api, "1970-01-01T00:00:00Z").await, "APPLIED");
         // Scores from before the board closed still count.
         update(&api, json!({ "closesAt": "1970-01-01T00:00:00.001Z" })).await;
-        let text = "{ board(slug: \"b\") { standings { rank(member: \"ann\") { score } } } }";
-        assert_eq!(api.data(text, json!({})).await["board"]["standings"]["rank"]["score"], "4");
+        let text = "{ board(slug: \"b\") { standings { entry(member: \"ann\") { score } } } }";
+        assert_eq!(api.data(text, json!({})).await["board"]["standings"]["entry"]["score"], "4");
     }
 }
 
@@ -259,26 +259,26 @@ async fn a_board_is_changed_beside_writers() {
 async fn a_score_that_comes_too_late_is_rejected_and_one_that_is_brought_in_is_not() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
-    let created = api.create_board(json!({ "slug": "b", "latenessMaxSeconds": 3600 })).await;
-    assert_eq!(created["latenessMaxSeconds"], 3600);
+    let created = api.create_board(json!({ "slug": "b", "maxLatenessSeconds": 3600 })).await;
+    assert_eq!(created["maxLatenessSeconds"], 3600);
     let ago = |seconds: i64| {
         (jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds)).to_string()
     };
     let score = |seconds: i64| json!([{ "member": "ann", "score": 1, "at": ago(seconds) }]);
     let late = submit(&api, "b", score(3660)).await;
     assert_eq!(late["results"][0]["status"], "REJECTED");
-    assert_eq!(late["results"][0]["error"]["code"], "LIMIT_EXCEEDED");
+    assert_eq!(late["results"][0]["error"]["code"], "TOO_LATE");
     assert_eq!(submit(&api, "b", score(3500)).await["accepted"], 1);
     let file = deployment.new_file("late.csv");
     std::fs::write(&file, format!("member,score,at\nann,1,{}\n", ago(90_000))).unwrap();
     let imported = deployment.analytics(&["import", "--board", "b", file.to_str().unwrap()]);
     assert!(imported.status.success());
-    let changed = api.update_board(json!({ "slug": "b", "latenessMaxSeconds": null })).await;
-    assert!(changed["latenessMaxSeconds"].is_null());
+    let changed = api.update_board(json!({ "slug": "b", "maxLatenessSeconds": null })).await;
+    assert!(changed["maxLatenessSeconds"].is_null());
     assert_eq!(submit(&api, "b", score(90_000)).await["accepted"], 1);
-    let ask = r#"{ board(slug: "b") { standings { rank(member: "ann") { score } } } }"#;
+    let ask = r#"{ board(slug: "b") { standings { entry(member: "ann") { score } } } }"#;
     let data = api.data(ask, json!({})).await;
-    assert_eq!(data["board"]["standings"]["rank"]["score"], "3");
+    assert_eq!(data["board"]["standings"]["entry"]["score"], "3");
 }
 
 #[tokio::test]
@@ -287,13 +287,13 @@ async fn a_board_where_members_submit_accepts_scores_of_the_last_seven_days_by_d
     let api = Api::start(&deployment).await;
     for (slug, asked, expected) in [
         ("default", json!({ "selfSubmit": true }), json!(604_800)),
-        ("given", json!({ "selfSubmit": true, "latenessMaxSeconds": 60 }), json!(60)),
-        ("none", json!({ "selfSubmit": true, "latenessMaxSeconds": null }), Value::Null),
+        ("given", json!({ "selfSubmit": true, "maxLatenessSeconds": 60 }), json!(60)),
+        ("none", json!({ "selfSubmit": true, "maxLatenessSeconds": null }), Value::Null),
         ("service", json!({ "selfSubmit": false }), Value::Null),
     ] {
         let mut input = asked;
         input["slug"] = json!(slug);
-        assert_eq!(api.create_board(input).await["latenessMaxSeconds"], expected, "{slug}");
+        assert_eq!(api.create_board(input).await["maxLatenessSeconds"], expected, "{slug}");
     }
 }
 
@@ -302,7 +302,7 @@ async fn only_the_period_that_is_on_says_when_the_next_one_begins() {
     let (_deployment, api) = board(Sql::Sqlite).await;
     let ask = r#"{ board(slug: "b") {
         windows { name current { end nextResetAt } }
-        standings(window: "daily", period: "2020-02-29") { period { end nextResetAt } }
+        standings(of: { window: "daily", period: "2020-02-29" }) { period { end nextResetAt } }
     } }"#;
     let data = api.data(ask, json!({})).await;
     for window in data["board"]["windows"].as_array().unwrap() {

@@ -27,13 +27,13 @@ const READS: &str = "
         oldest: periods(window: $window, last: 2) {
             pageInfo { hasPreviousPage startCursor } nodes { label }
         }
-        standings(window: $window, at: $at, segment: $segment) {
+        standings(of: { window: $window, at: $at, segment: $segment }) {
             source asOf size
             top(first: 7) { totalCount pageInfo { hasNextPage } nodes { ...entry } }
             far: top(first: 5, offset: 11) { nodes { ...entry } }
             last: top(last: 3) { nodes { ...entry } }
-            rank(member: \"m8\") { ...entry }
-            ranks(members: [\"m3\", \"m4\", \"gone\", \"m20\"]) { ...entry }
+            entry(member: \"m8\") { ...entry }
+            entries(members: [\"m3\", \"m4\", \"gone\", \"m20\"]) { ...entry }
             entryAt(rank: 2) { ...entry }
             neighbors(member: \"m8\", above: 2, below: 3) { ...entry }
             friends(member: \"m8\") { nodes { position entry { ...entry } } }
@@ -215,8 +215,9 @@ async fn check(sql: Sql) {
 }
 
 /// The first field asked is the source, though the others find it out.
-const RANK: &str = "query($window: String!) { board(slug: \"b\") { standings(window: $window) {
-    source asOf rank(member: \"m5\") { score }
+const RANK: &str =
+    "query($window: String!) { board(slug: \"b\") { standings(of: { window: $window }) {
+    source asOf entry(member: \"m5\") { score }
 } } }";
 
 async fn rank(api: &Api, window: &str) -> Value {
@@ -248,7 +249,7 @@ async fn an_answer_from_sql_says_so_and_of_which_instant_it_is() {
     let () = api.deployment().ask_redis(&["FLUSHALL"]).await;
     for (window, before) in ["all", "daily"].into_iter().zip(before) {
         let now = rank(&api, window).await;
-        assert_eq!(now["rank"], before["rank"], "{now}");
+        assert_eq!(now["entry"], before["entry"], "{now}");
         assert_eq!(now["source"], "FALLBACK", "{now}");
         let as_of: jiff::Timestamp = now["asOf"].as_str().unwrap().parse().unwrap();
         assert!(as_of.as_millisecond() < sent_ms, "{now}: {sent_ms}");
@@ -279,7 +280,7 @@ async fn a_score_between_two_outages_is_in_the_answers_of_the_second_one() {
         assert_eq!(told["accepted"], 1, "{told}");
         redis.kill();
         let score =
-            |entry: &Value| entry["rank"]["score"].as_str().unwrap().parse::<i64>().unwrap();
+            |entry: &Value| entry["entry"]["score"].as_str().unwrap().parse::<i64>().unwrap();
         let now = rank(&api, "daily").await;
         assert_eq!(score(&now), score(&before) + 1, "{now}");
         redis.launch();

@@ -28,14 +28,14 @@ const SEGMENTS: [Option<&str>; 3] = [None, Some("region:eu"), Some("region:us")]
 
 const SOURCE: &str = "
     query($slug: String!, $window: String!, $period: String!) { board(slug: $slug) {
-        standings(window: $window, period: $period) { source period { sealed } }
+        standings(of: { window: $window, period: $period }) { source period { sealed } }
     } }";
 
 /// A decaying score is another one at each instant, though its rank is not.
 const ENTRIES: &str = "
     query(
         $slug: String!, $window: String!, $at: DateTime!, $segment: String, $exact: Boolean!
-    ) { board(slug: $slug) { standings(window: $window, at: $at, segment: $segment) {
+    ) { board(slug: $slug) { standings(of: { window: $window, at: $at, segment: $segment }) {
         size
         top(first: 1000) { nodes {
             rank competition: rank(method: COMPETITION) dense: rank(method: DENSE)
@@ -43,7 +43,7 @@ const ENTRIES: &str = "
         } }
         page: top(first: 3, offset: 2) { nodes { rank member { key } } }
         last: top(last: 3) { nodes { rank member { key } } }
-        ranks(members: [\"m0\", \"m5\", \"gone\"]) { rank member { key } }
+        entries(members: [\"m0\", \"m5\", \"gone\"]) { rank member { key } }
         neighbors(member: \"m4\", above: 2, below: 2) { rank member { key } }
     } } }";
 

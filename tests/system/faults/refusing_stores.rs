@@ -61,15 +61,15 @@ async fn an_event_that_sql_refuses_goes_to_the_dead_letters_and_holds_up_no_othe
     // Nothing of the refused event stays, in Redis either, and its id is free again.
     let ask = r#"
         { board(slug: "b") { standings {
-            rank(member: "poison") { score } ranks(members: ["before", "after"]) { score }
+            entry(member: "poison") { score } entries(members: ["before", "after"]) { score }
         } } }"#;
     let data = until("what SQL refused is voided", async || {
         let data = api.data(ask, json!({})).await;
-        data["board"]["standings"]["rank"].is_null().then_some(data)
+        data["board"]["standings"]["entry"].is_null().then_some(data)
     })
     .await;
     let others = json!([{ "score": "1" }, { "score": "1" }]);
-    assert_eq!(data["board"]["standings"]["ranks"], others);
+    assert_eq!(data["board"]["standings"]["entries"], others);
     until("both are known to be voided", async || {
         let voided = "SELECT count(*) FROM dead_letter WHERE state = 'VOIDED'";
         (deployment.number(voided).await == 2).then_some(())
@@ -198,9 +198,12 @@ async fn without_memory_redis_takes_no_scores_and_says_so_at_once() {
     );
     assert!(began.elapsed() < tests::wait::PATIENCE, "it waits for no deadline of its own");
     let read = api
-        .data("{ board(slug: \"b\") { standings { rank(member: \"ann\") { score } } } }", json!({}))
+        .data(
+            "{ board(slug: \"b\") { standings { entry(member: \"ann\") { score } } } }",
+            json!({}),
+        )
         .await;
-    assert_eq!(read["board"]["standings"]["rank"]["score"], "1");
+    assert_eq!(read["board"]["standings"]["entry"]["score"], "1");
     limit("0").await;
     let told = until("scores are taken again", async || {
         Some(submit(&api, "b", json!([score("ann", "2")])).await)

@@ -106,9 +106,9 @@ async fn a_standing_that_cannot_be_read_is_named_and_rebuilt_after_redis_was_emp
             let told = submit(&api, slug, score("bob", "second")).await;
             assert_eq!(told["accepted"], 1, "{told}");
         }
-        let ask = "{ board(slug: \"b\") { standings { rank(member: \"ann\") { score } } } }";
+        let ask = "{ board(slug: \"b\") { standings { entry(member: \"ann\") { score } } } }";
         let read = api.data(ask, json!({})).await;
-        assert_eq!(read["board"]["standings"]["rank"]["score"], "1");
+        assert_eq!(read["board"]["standings"]["entry"]["score"], "1");
         assert_eq!(deployment.analytics(&["diff"]).status.code(), Some(3));
         figures(&deployment, &["rebuild", "--board", "b"]);
         check_diff(&deployment);

@@ -22,7 +22,7 @@ use tests::wait::{PATIENCE, until};
 const EVENTS: &str = "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event";
 
 const RANK: &str = "
-    { board(slug: \"b\") { standings { rank(member: \"ann\") { score member { key name } } } } }";
+    { board(slug: \"b\") { standings { entry(member: \"ann\") { score member { key name } } } } }";
 
 /// Longer than a checked access token is good without SQL.
 const AWAY: Duration = Duration::from_secs(8);
@@ -103,7 +103,7 @@ async fn without_sql_reads_and_scores_go_on_and_are_caught_up() {
             assert_eq!(told["accepted"], 1, "{away:?}: {told}");
             sent += 1;
             let read = api.data(RANK, json!({})).await;
-            let entry = &read["board"]["standings"]["rank"];
+            let entry = &read["board"]["standings"]["entry"];
             assert_eq!(entry["score"], sent.to_string(), "{away:?}");
             assert_eq!(entry["member"]["key"], "ann");
             // The first requests learn that SQL is away.

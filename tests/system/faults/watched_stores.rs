@@ -97,9 +97,9 @@ async fn a_damaged_append_only_file_is_named_at_once_with_the_way_out() {
     assert!(complaint.contains("is damaged") && complaint.contains(&moving), "{complaint}");
     fs::rename(&place, format!("{place}.damaged")).unwrap();
     let api = Api::start(&deployment).await;
-    let read = "{ board(slug: \"b\") { standings { rank(member: \"ann\") { score } } } }";
+    let read = "{ board(slug: \"b\") { standings { entry(member: \"ann\") { score } } } }";
     let data = api.data(read, json!({})).await;
-    assert_eq!(data["board"]["standings"]["rank"]["score"], "7");
+    assert_eq!(data["board"]["standings"]["entry"]["score"], "7");
     check_diff(&deployment);
 }
 
@@ -202,11 +202,11 @@ async fn scores_that_came_while_keys_were_evicted_are_right_after_a_repair() {
     configure(&deployment, "maxmemory-policy", "noeviction").await;
     deployment.analytics(&["diff", "--repair"]);
     let read = "{ board(slug: \"b\") { standings {
-        size ranks(members: [\"m0\", \"m4\", \"m5\", \"m9\"]) { score }
+        size entries(members: [\"m0\", \"m4\", \"m5\", \"m9\"]) { score }
     } } }";
     let expected = json!({
         "size": 10,
-        "ranks": [{ "score": "7" }, { "score": "7" }, { "score": "5" }, { "score": "5" }],
+        "entries": [{ "score": "7" }, { "score": "7" }, { "score": "5" }, { "score": "5" }],
     });
     until("the standings are what the history adds up to", async || {
         let data = api.data(read, json!({})).await;

@@ -14,7 +14,7 @@ use tests::jobs::diff::check_diff;
 
 const SCORE: &str = "
     query($board: String!, $member: String!) { board(slug: $board) { standings {
-        rank(member: $member) { score }
+        entry(member: $member) { score }
     } } }";
 
 /// Voids an event; it must be done now, or have been done before.
@@ -45,7 +45,7 @@ async fn score(api: &Api, score: i64, event_id: &str) -> String {
 
 async fn total(api: &Api) -> Value {
     let variables = json!({ "board": "b", "member": "ann" });
-    api.data(SCORE, variables).await["board"]["standings"]["rank"]["score"].take()
+    api.data(SCORE, variables).await["board"]["standings"]["entry"]["score"].take()
 }
 
 async fn status(api: &Api, score: i64, event_id: &str) -> String {
@@ -142,7 +142,7 @@ async fn a_void_of_a_void_or_of_nothing_is_refused() {
         ("event:1".to_owned(), "BAD_USER_INPUT"),
         ("event:a:b:c".to_owned(), "BAD_USER_INPUT"),
         ("member:ann".to_owned(), "BAD_USER_INPUT"),
-        ("board:b".to_owned(), "BAD_USER_INPUT"),
+        ("board:b.1".to_owned(), "BAD_USER_INPUT"),
         ("junk".to_owned(), "BAD_USER_INPUT"),
         (String::new(), "BAD_USER_INPUT"),
     ] {

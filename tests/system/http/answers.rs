@@ -21,7 +21,7 @@ fn refused(argument: &Input) -> Vec<String> {
         "Int" => &["-1", "1000000"],
         "Float" => &["-1.5"],
         "String" => &["\"\"", "\"none\"", "\"\\u0000\""],
-        "ID" => &["\"x\"", "\"board:none\"", "\"entry:none:all::m\""],
+        "ID" => &["\"x\"", "\"board:none.1\"", "\"entry:none.1:all:all::m\""],
         "DateTime" | "Decimal" => &["\"x\"", "1"],
         _ => &[],
     };
@@ -63,11 +63,11 @@ async fn answers_with_errors_fit_the_schema() {
             "{ jobs { totalCount } boards { nodes { slug } } }",
             "{ node(id: \"x\") { id } boards { nodes { slug } } }",
             "{ board(slug: \"big\") { title standings { size top(first: -1) { totalCount } } } }",
-            "{ board(slug: \"big\") { day: standings(window: \"daily\") { size }
-                week: standings(window: \"weekly\") { size } } }",
-            "{ board(slug: \"big\") { standings { top { nodes { rank change(since: \"x\") } } } } }",
-            "mutation { a: deleteBoard(slug: \"none\") { deletedBoardId }
-                b: deleteBoard(slug: \"none\") { deletedBoardId } }",
+            "{ board(slug: \"big\") { day: standings(of: { window: \"daily\" }) { size }
+                week: standings(of: { window: \"weekly\" }) { size } } }",
+            "{ board(slug: \"big\") { standings { top { nodes { rank member { friends(first: -1) { totalCount } } } } } } }",
+            "mutation { a: deleteBoard(input: { slug: \"none\" }) { deletedBoardId }
+                b: deleteBoard(input: { slug: \"none\" }) { deletedBoardId } }",
         ]
         .map(str::to_owned),
     );

@@ -36,7 +36,7 @@ async fn graphiql_works_in_a_browser_and_asks_no_other_host() {
     let shown = |tab: &str| seen["shown"][tab].as_str().unwrap().replace('\u{a0}', " ");
     assert!(shown("manual").contains("CreateBoardInput"));
     assert!(shown("Boards").contains("\"slug\": \"race\""));
-    assert!(shown("typed").contains("\"admin\""));
+    assert!(shown("typed").contains("\"ADMIN\""));
     let answers = &seen["answers"];
     for (tab, answer) in answers.as_object().unwrap() {
         assert_eq!(answer.get("errors"), None, "{tab}: {answer}");
@@ -49,7 +49,7 @@ async fn graphiql_works_in_a_browser_and_asks_no_other_host() {
     assert_eq!(answers["SubmitScores"]["data"]["submitScores"]["accepted"], 2);
     assert_eq!(
         answers["typed"],
-        json!({ "data": { "viewer": { "scopes": ["read", "submit", "admin"] } } })
+        json!({ "data": { "viewer": { "scopes": ["READ", "SUBMIT", "ADMIN"] } } })
     );
     // The token is kept for the tab only.
     let [session, local] = seen["kept"].as_array().unwrap().as_slice() else {

@@ -27,12 +27,13 @@ async fn a_read_that_means_nothing_is_refused() {
     top("last: 1, offset: 1", "BAD_USER_INPUT", "offset").await;
     top("offset: -1", "BAD_USER_INPUT", "0 or more").await;
     top("after: \"x\"", "BAD_USER_INPUT", "page cursor").await;
-    let standings = async |arguments: &str, code: &str, says: &str| {
-        let text = format!("{{ board(slug: \"race\") {{ standings({arguments}) {{ size }} }} }}");
+    let standings = async |of: &str, code: &str, says: &str| {
+        let text =
+            format!("{{ board(slug: \"race\") {{ standings(of: {{ {of} }}) {{ size }} }} }}");
         check(&api, &text, json!({}), code, says).await;
     };
-    standings("window: \"hourly\"", "BAD_USER_INPUT", "all, daily").await;
-    standings("window: \"fortnightly\"", "BAD_USER_INPUT", "invalid window").await;
+    standings("window: \"hourly\"", "WINDOW_NOT_FOUND", "all, daily").await;
+    standings("window: \"fortnightly\"", "WINDOW_NOT_FOUND", "all, daily").await;
     standings("window: \"daily\", period: \"2025-13-01\"", "BAD_USER_INPUT", "such as").await;
     standings(
         "window: \"daily\", period: \"2025-09-03\", at: \"2025-09-03T00:00:00Z\"",
@@ -44,7 +45,7 @@ async fn a_read_that_means_nothing_is_refused() {
     let keys: Vec<String> = (0..1001).map(|number| number.to_string()).collect();
     let ranks = "
         query($keys: [String!]!) { board(slug: \"race\") { standings {
-            ranks(members: $keys) { rank }
+            entries(members: $keys) { rank }
         } } }";
     check(&api, ranks, json!({ "keys": keys }), "LIMIT_EXCEEDED", "1000").await;
     check(
@@ -55,7 +56,7 @@ async fn a_read_that_means_nothing_is_refused() {
         "1000",
     )
     .await;
-    check(&api, "{ node(id: \"what\") { id } }", json!({}), "BAD_USER_INPUT", "board:").await;
+    check(&api, "{ node(id: \"what\") { id } }", json!({}), "BAD_USER_INPUT", "member:u42").await;
     check(&api, "{ nothing }", json!({}), "BAD_USER_INPUT", "nothing").await;
     check(&api, "{ board(", json!({}), "BAD_USER_INPUT", "").await;
 }
@@ -66,7 +67,7 @@ async fn a_page_cursor_of_another_list_is_refused() {
     api.create_board(json!({ "slug": "other", "windows": [{ "name": "daily" }] })).await;
     let text = "
         query($slug: String!, $window: String!, $after: String) { board(slug: $slug) {
-            standings(window: $window) { top(after: $after) {
+            standings(of: { window: $window }) { top(after: $after) {
                 pageInfo { endCursor } nodes { rank }
             } }
         } }";
@@ -85,8 +86,7 @@ async fn http_that_is_not_graphql_is_refused_with_its_status() {
     let url = format!("{}/graphql", api.url());
     // The query string is spelled out, as reqwest has the feature for it off.
     let get = async |query: &str| client.get(format!("{url}?{query}")).send().await.unwrap();
-    let mutation =
-        "query=mutation%7BupsertMembers(input:%5B%7Bkey:%22a%22%7D%5D)%7Bmembers%7Bkey%7D%7D%7D";
+    let mutation = "query=mutation%7BupsertMembers(input:%7Bmembers:%5B%7Bkey:%22a%22%7D%5D%7D)%7Bmembers%7Bkey%7D%7D%7D";
     let answer = get(mutation).await;
     assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
     assert_eq!(answer.headers()["allow"], "POST");

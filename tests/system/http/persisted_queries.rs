@@ -140,7 +140,7 @@ async fn what_may_not_run_is_not_kept() {
         assert_eq!(unknown.code(), "PERSISTED_QUERY_NOT_FOUND");
     }
     // A mutation may be known by its hash, but is still refused by GET.
-    let mutation = "mutation { removeEntry(board: \"b\", member: \"ann\") { removed } }";
+    let mutation = "mutation { removeEntry(input: { board: \"b\", member: \"ann\" }) { removed } }";
     for query in [Some(mutation), None] {
         let refused = get_persisted(&api, query, &hash(mutation)).await;
         assert_eq!(refused.status, StatusCode::METHOD_NOT_ALLOWED);

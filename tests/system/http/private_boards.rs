@@ -9,11 +9,11 @@ use tests::deployment::{Deployment, Redis, Sql};
 /// Reads of a board, whose slug is put in the place of `#`.
 const READS: [&str; 7] = [
     "{ board(slug: \"#\") { title standings { size } } }",
-    "{ node(id: \"board:#\") { id } }",
-    "{ node(id: \"standings:#:all:all:\") { id } }",
-    "{ node(id: \"entry:#:all:all::ann\") { id } }",
-    "{ member(key: \"ann\") { rank(board: \"#\") { score } } }",
-    "{ member(key: \"ann\") { ranks(boards: [\"#\"]) { score } } }",
+    "{ node(id: \"board:#.1\") { id } }",
+    "{ node(id: \"standings:#.1:all:all:\") { id } }",
+    "{ node(id: \"entry:#.1:all:all::ann\") { id } }",
+    "{ member(key: \"ann\") { entry(board: \"#\") { score } } }",
+    "{ member(key: \"ann\") { entries(boards: [\"#\"]) { score } } }",
     "{ member(key: \"ann\") { events(board: \"#\") { totalCount nodes { id } } } }",
 ];
 

@@ -2,6 +2,9 @@
 
 use std::process::Command;
 
+use serde_json::json;
+use tests::api::Api;
+use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::program;
 
 #[test]
@@ -30,10 +33,11 @@ fn every_type_field_argument_and_value_has_a_description() {
             continue;
         }
         let name = said.split([':', '(']).next().unwrap();
-        let built_in = said.starts_with("directive ") || said.starts_with("schema ");
+        let built_in = said.starts_with("directive ");
         if in_description || built_in || said.is_empty() || "})".contains(&said[..1]) {
             continue;
         }
+        assert!(!said.starts_with("scalar ") || said.contains("@specifiedBy(url: "), "{said}");
         if !line.starts_with('\t') {
             of_type = said.trim_end_matches(" {");
         }
@@ -47,12 +51,50 @@ fn every_type_field_argument_and_value_has_a_description() {
             });
         }
         // Arguments without descriptions stand in one line.
-        if let Some((_, arguments)) = said.split_once('(').filter(|(_, rest)| !rest.is_empty()) {
+        let in_one_line = said.split_once('(').filter(|(_, rest)| !rest.is_empty());
+        if let Some((_, arguments)) = in_one_line.filter(|_| !said.starts_with("scalar ")) {
             missing.push(format!("{of_type}: {name}({arguments}"));
         }
         described = false;
     }
     assert!(missing.is_empty(), "without a description: {missing:#?}");
+}
+
+#[tokio::test]
+async fn introspection_has_the_description_of_the_schema() {
+    let api = Api::start(&Deployment::new(Sql::Sqlite, Redis::Private).await).await;
+    let data = api.data("{ s: __schema { d: description } }", json!({})).await;
+    let description = data["s"]["d"].as_str().unwrap();
+    let text = std::fs::read_to_string(program::root().join("schema.graphql")).unwrap();
+    assert!(text.contains(&format!("\"\"\"\n{description}\n\"\"\"\nschema {{")), "{description}");
+}
+
+/// Names that a program has without an import: those of TypeScript's DOM library that a schema may
+/// want, of Swift, of Kotlin, and of C# with its implicit usings. `Node` is Relay's.
+const TAKEN: &str = "
+    Array Attr Cache Comment Date Document Element Error Event File History Image Location Lock Map
+    Notification Object Option Path Plugin Position Range Record Request Response Screen Selection
+    Set Storage Symbol Text Touch Window Worker
+
+    Bucket Calendar Codable Collection Data Direction Operation Optional Process Result Scanner
+    Sequence Source Stream Thread Timer URL Unit
+
+    Annotation Any Comparable Enum Iterable List Nothing Pair Triple
+
+    Action Attribute Barrier Buffer Console Delegate Directory Environment Exception Func Index Lazy
+    Lookup Math Monitor Random Stack Task Tuple Type Version";
+
+#[test]
+fn no_type_has_a_name_that_a_language_has_taken() {
+    let text = std::fs::read_to_string(program::root().join("schema.graphql")).unwrap();
+    for line in text.lines() {
+        let mut words = line.split([' ', '(']);
+        if let ("type" | "interface" | "input" | "enum" | "union", Some(name)) =
+            (words.next().unwrap(), words.next())
+        {
+            assert!(TAKEN.split_whitespace().all(|taken| taken != name), "{name} is taken");
+        }
+    }
 }
 
 #[test]

@@ -42,10 +42,10 @@ async fn a_member_s_token_submits_its_own_scores_where_the_board_allows_it() {
     assert_eq!(submit(&api, &token, "open", &["bob"]).await, "FORBIDDEN");
     assert_eq!(submit(&api, &token, "open", &["ann", "bob"]).await, "FORBIDDEN");
     assert_eq!(submit(&api, &token, "closed", &["ann"]).await, "FORBIDDEN");
-    let text = "{ viewer { scopes member { key rank(board: \"open\") { score } } } }";
+    let text = "{ viewer { scopes member { key entry(board: \"open\") { score } } } }";
     let viewer = api.ask(Some(&token), text, json!({})).await;
     let expected = json!({
-        "scopes": ["read", "submit"], "member": { "key": "ann", "rank": { "score": "1" } },
+        "scopes": ["READ", "SUBMIT"], "member": { "key": "ann", "entry": { "score": "1" } },
     });
     assert_eq!(viewer.body["data"]["viewer"], expected);
     let service = deployment.new_token(&["--scope", "submit"]).await;
@@ -74,7 +74,7 @@ async fn a_token_past_its_end_is_refused() {
     let token = deployment.new_token(&["--scope", "admin", "--expires", "1s"]).await;
     let status = until("the token is refused", async || {
         let answer = api.ask(Some(&token), "{ viewer { scopes } }", json!({})).await;
-        (answer.codes() == ["UNAUTHENTICATED"]).then_some(answer.status)
+        (answer.codes() == ["EXPIRED_TOKEN"]).then_some(answer.status)
     })
     .await;
     assert_eq!(status, reqwest::StatusCode::UNAUTHORIZED);
@@ -125,7 +125,8 @@ async fn a_mutation_needs_a_token_of_its_scope() {
             }
         }";
     let create = "mutation { createBoard(input: { slug: \"other\" }) { board { id } } }";
-    let upsert = "mutation { upsertMembers(input: [{ key: \"ann\" }]) { members { key } } }";
+    let upsert =
+        "mutation { upsertMembers(input: { members: [{ key: \"ann\" }] }) { members { key } } }";
     let (reads, submits) = (
         deployment.new_token(&["--scope", "read"]).await,
         deployment.new_token(&["--scope", "submit"]).await,

@@ -141,10 +141,14 @@ async fn runs_are_listed_newest_first_and_by_board() {
     let id = |number: i64| json!(format!("integrityRun:{number}"));
     assert_eq!(listed(json!({})).await, (json!([id(4), id(3), id(2), id(1)]), json!(4)));
     assert_eq!(listed(json!({ "board": "b" })).await, (json!([id(2)]), json!(1)));
+    let first = api.data(list, json!({ "first": 2 })).await;
+    let cursor = &first["integrityRuns"]["pageInfo"]["endCursor"];
     assert_eq!(
-        listed(json!({ "first": 2, "after": "3" })).await,
+        listed(json!({ "first": 2, "after": cursor })).await,
         (json!([id(2), id(1)]), json!(4))
     );
+    let bare = api.ask(Some(api.token()), list, json!({ "after": "3" })).await;
+    assert_eq!(bare.codes(), ["BAD_USER_INPUT"], "a page cursor is opaque");
     let node = "
         { node(id: \"integrityRun:2\") {
             id ... on IntegrityRun { board { slug } findings { totalCount } }
@@ -156,7 +160,7 @@ async fn runs_are_listed_newest_first_and_by_board() {
         let data = api.data(FINDINGS, json!({ "id": id })).await;
         assert_eq!(data["integrityRun"].to_string(), expected);
     }
-    for id in ["board:a", "", "x"] {
+    for id in ["board:a.1", "", "x"] {
         let refused = api.ask(Some(api.token()), FINDINGS, json!({ "id": id })).await;
         assert_eq!(refused.codes(), ["BAD_USER_INPUT"], "{id}");
     }

@@ -9,7 +9,6 @@ use ranking::window::Window;
 use serde_json::{Value, json};
 
 use tests::api::Api;
-use tests::api::connection::texts;
 use tests::api::friends::{change_friends, start_with_members, upsert};
 use tests::api::submission::{create_board, submit, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
@@ -17,69 +16,66 @@ use tests::documents::{ADD_FRIEND, RANKED_FRIENDS};
 use tests::model::game::{Game, Range, every_game, seeded};
 use tests::model::oracle::{Oracle, Row};
 
-/// The expected friends: positions and global ranks, and the keys of those without a score.
-struct Expected {
-    nodes: Vec<Value>,
-    missing: Vec<String>,
-}
-
+/// The expected friends: first those with an entry, with positions and ranks; then the others, by
+/// key, if they are wanted.
 fn expected(
     rows: &[Row],
     me: &str,
     friends: &BTreeSet<String>,
     own: bool,
     missing: bool,
-) -> Expected {
-    let among: BTreeSet<&str> =
-        friends.iter().map(String::as_str).chain(own.then_some(me)).collect();
+) -> Vec<Value> {
+    let among: BTreeSet<&str> = friends.iter().map(String::as_str).chain([me]).collect();
     let ranked = rows.iter().filter(|row| among.contains(&*row.member));
     let node = |(position, row): (i64, &Row)| {
         let entry = json!({
             "rank": row.rank, "competition": row.competition_rank, "score": row.score,
             "member": { "key": row.member },
         });
-        json!({ "position": position, "isSelf": row.member == me, "entry": entry })
+        json!({
+            "position": position, "isSelf": row.member == me, "member": { "key": row.member },
+            "entry": entry,
+        })
     };
     let without = among.iter().filter(|key| !rows.iter().any(|row| row.member == **key));
-    let without = without.map(|key| (*key).to_owned()).filter(|_| missing);
-    Expected { nodes: (1..).zip(ranked).map(node).collect(), missing: without.collect() }
+    let without = without.filter(|_| missing).map(|key| {
+        json!({
+            "position": null, "isSelf": *key == me, "member": { "key": key }, "entry": null,
+        })
+    });
+    let nodes = (1..).zip(ranked).map(node).chain(without);
+    nodes.filter(|node| own || node["isSelf"] == false).collect()
 }
 
-/// Walks the list in pages of one size: all ranked friends, then all without a score; a page may
+/// Walks the list in pages of one size: all ranked friends, then all without an entry; a page may
 /// have both.
-async fn check_pages(api: &Api, mut variables: Value, page: usize, expected: &Expected) {
-    let total = expected.nodes.len() + expected.missing.len();
-    let (mut nodes, mut missing): (Vec<Value>, Vec<String>) = (vec![], vec![]);
+async fn check_pages(api: &Api, mut variables: Value, page: usize, expected: &[Value]) {
+    let total = expected.len();
+    let mut nodes: Vec<Value> = vec![];
     variables["first"] = page.into();
     loop {
         let data = api.data(RANKED_FRIENDS, variables.clone()).await;
         let list = &data["board"]["standings"]["friends"];
         let info = &list["pageInfo"];
-        let before = nodes.len() + missing.len();
-        assert_eq!(info["hasPreviousPage"], before > 0, "{variables}");
+        assert_eq!(info["hasPreviousPage"], !nodes.is_empty(), "{variables}");
         let here = list["nodes"].as_array().unwrap().clone();
-        let here_missing = texts(list["missing"].as_array().unwrap(), "/key");
-        assert_eq!(here.len() + here_missing.len(), page.min(total - before), "{variables}");
+        assert_eq!(here.len(), page.min(total - nodes.len()), "{variables}");
         let edges = list["edges"].as_array().unwrap();
         assert_eq!(edges.len(), here.len());
-        if before == 0 && !here.is_empty() {
-            assert_eq!(info["startCursor"], edges[0]["cursor"]);
+        if let (Some(first), Some(last)) = (edges.first(), edges.last()) {
+            assert_eq!(info["startCursor"], first["cursor"]);
+            assert_eq!(info["endCursor"], last["cursor"]);
         }
-        if let (Some(edge), []) = (edges.last(), &*here_missing) {
-            assert_eq!(info["endCursor"], edge["cursor"]);
-        }
-        assert!(here.is_empty() || missing.is_empty(), "ranked ones after those without a score");
         nodes.extend(here);
-        missing.extend(here_missing);
         assert_eq!(list["totalCount"], total, "{variables}");
-        let more = nodes.len() + missing.len() < total;
+        let more = nodes.len() < total;
         assert_eq!(info["hasNextPage"], more, "{variables}");
         if !more {
             break;
         }
         variables["after"] = info["endCursor"].clone();
     }
-    assert_eq!((nodes, missing), (expected.nodes.clone(), expected.missing.clone()), "{variables}");
+    assert_eq!(nodes, expected, "{variables}");
 }
 
 /// Creates members with friends, some of whom have no score.
@@ -156,15 +152,15 @@ async fn check_together(api: &Api, oracle: &Oracle, circles: &[(String, BTreeSet
         let (slug, number) = (&oracle.board.slug, results.len());
         let (me, friends) = &circles[number % circles.len()];
         text += &format!(
-            "q{number}: board(slug: {slug:?}) {{ standings(window: {:?}, period: {period:?}) {{
+            "q{number}: board(slug: {slug:?}) {{ standings(of: {{ window: {:?}, period: {period:?} }}) {{
                 friends(member: {me:?}, first: 100) {{ nodes {{
-                    position isSelf
+                    position isSelf member {{ key }}
                     entry {{ rank competition: rank(method: COMPETITION) score member {{ key }} }}
                 }} }}
             }} }} ",
             window.to_string()
         );
-        results.push(expected(&rows, me, friends, true, false).nodes);
+        results.push(expected(&rows, me, friends, true, false));
         if window == Window::Monthly {
             break;
         }

@@ -11,8 +11,8 @@ async fn a_member_comes_into_being_with_its_first_score() {
     let (_deployment, api) = race().await;
     let text = "
         query($key: String!) { member(key: $key) {
-            id key name region createdAt rank(board: \"race\") { rank }
-            ranks(boards: [\"race\", \"none\"]) { rank } none: rank(board: \"none\") { rank }
+            id key name region createdAt entry(board: \"race\") { rank }
+            entries(boards: [\"race\", \"none\"]) { rank } none: entry(board: \"none\") { rank }
         } }";
     assert_eq!(api.data(text, json!({ "key": "zoe" })).await, json!({ "member": null }));
     submit(&api, "race", json!([{ "member": "zoe", "score": 1 }])).await;
@@ -20,7 +20,7 @@ async fn a_member_comes_into_being_with_its_first_score() {
     member["createdAt"] = Value::Null;
     let expected = json!({
         "id": "member:zoe", "key": "zoe", "name": "zoe", "region": null, "createdAt": null,
-        "rank": { "rank": 6 }, "ranks": [{ "rank": 6 }, null], "none": null,
+        "entry": { "rank": 6 }, "entries": [{ "rank": 6 }, null], "none": null,
     });
     assert_eq!(member, expected);
     until("the member is in SQL", async || {
@@ -46,10 +46,10 @@ async fn a_member_has_the_name_it_was_told() {
     let told = name(json!([{ "key": "ann", "region": null }])).await;
     assert_eq!(told, json!([{ "key": "ann", "name": "Ann B.", "region": null }]));
     let text =
-        "{ members(keys: [\"ann\", \"who\", \"new\"]) { name rank(board: \"race\") { rank } } }";
+        "{ members(keys: [\"ann\", \"who\", \"new\"]) { name entry(board: \"race\") { rank } } }";
     let members = api.data(text, json!({})).await;
     assert_eq!(
         members["members"],
-        json!([{ "name": "Ann B.", "rank": { "rank": 1 } }, null, { "name": "new", "rank": null }])
+        json!([{ "name": "Ann B.", "entry": { "rank": 1 } }, null, { "name": "new", "entry": null }])
     );
 }

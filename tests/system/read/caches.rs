@@ -44,7 +44,7 @@ async fn seen(api: &Api, text: &str) -> Value {
 /// The scores on top, as seen with a token or without.
 async fn scores(api: &Api, token: Option<&str>, window: &str) -> Vec<String> {
     let text = format!(
-        "{{ board(slug: \"b\") {{ standings(window: \"{window}\") {{ top(first: 3) {{ nodes {{ score }} }} }} }} }}"
+        "{{ board(slug: \"b\") {{ standings(of: {{ window: \"{window}\" }}) {{ top(first: 3) {{ nodes {{ score }} }} }} }} }}"
     );
     let answer = api.ask(token, &text, json!({})).await;
     let nodes = &answer.body["data"]["board"]["standings"]["top"]["nodes"];
@@ -78,7 +78,7 @@ async fn a_process_own_writes_show_at_once() {
         let title = format!("round {round}");
         let change = "mutation($title: String!) {
             updateBoard(input: { slug: \"b\", title: $title }) { board { id } }
-            upsertMembers(input: [{ key: \"ann\", name: $title }]) { members { key } }
+            upsertMembers(input: { members: [{ key: \"ann\", name: $title }] }) { members { key } }
         }";
         api.data(change, json!({ "title": title })).await;
         let board = seen(&api, TOP).await;
@@ -146,7 +146,7 @@ async fn what_is_private_is_not_in_the_shared_cache() {
         // An answer for a token is for no other client.
         for _ in 0..2 {
             assert_eq!(api.data(TOP, json!({})).await["board"]["title"], "b");
-            assert_eq!(api.data(viewer, json!({})).await["viewer"]["scopes"][2], "admin");
+            assert_eq!(api.data(viewer, json!({})).await["viewer"]["scopes"][2], "ADMIN");
             assert_eq!(seen(&api, TOP).await, Value::Null);
             let answer = api.ask(None, viewer, json!({})).await;
             assert_eq!(answer.body["data"], json!({ "viewer": null, "board": null }));

@@ -59,7 +59,7 @@ async fn the_demo_is_what_its_file_adds_up_to() {
     let query = "
         query($m: String!) { board(slug: \"rust-analyzer\") { standings {
             size top(first: 10) { nodes { ...e } } last: top(last: 10) { nodes { ...e } }
-            rank(member: $m) { rank } neighbors(member: $m, above: 4, below: 3) { ...e }
+            entry(member: $m) { rank } neighbors(member: $m, above: 4, below: 3) { ...e }
         } } }
         fragment e on Entry { score reachedAt member { key } }";
     for place in [0, 2, 700, all.len() - 1] {
@@ -68,7 +68,7 @@ async fn the_demo_is_what_its_file_adds_up_to() {
         assert_eq!(standings["size"], all.len());
         assert_eq!(standings["top"]["nodes"], listed(&all[..10]));
         assert_eq!(standings["last"]["nodes"], listed(&all[all.len() - 10..]));
-        assert_eq!(standings["rank"]["rank"], place + 1);
+        assert_eq!(standings["entry"]["rank"], place + 1);
         let around = &all[place.saturating_sub(4)..(place + 4).min(all.len())];
         assert_eq!(standings["neighbors"], listed(around));
     }
@@ -90,8 +90,8 @@ async fn the_demo_is_what_its_file_adds_up_to() {
         .await;
     assert_eq!(data["board"]["standings"]["top"]["nodes"][0]["score"], largest.to_string());
 
-    let present = "{ board(slug: \"recent\") { today: standings(window: \"daily\") { size }
-        week: standings(window: \"weekly\") { size } days: standings(window: \"7d\") { size } } }";
+    let present = "{ board(slug: \"recent\") { today: standings(of: { window: \"daily\" }) { size }
+        week: standings(of: { window: \"weekly\" }) { size } days: standings(of: { window: \"7d\" }) { size } } }";
     let data = api.data(present, json!({})).await;
     for period in ["today", "week", "days"] {
         assert!(data["board"][period]["size"].as_i64().unwrap() > 0, "{data}");
@@ -104,7 +104,7 @@ async fn the_demo_is_what_its_file_adds_up_to() {
 async fn check_month(api: &Api, rows: &[Row], board: &str, period: &str) {
     let query = "
         query($b: String!, $p: String!) { board(slug: $b) {
-            standings(window: \"monthly\", period: $p) {
+            standings(of: { window: \"monthly\", period: $p }) {
                 size top(first: 1000) { nodes { score reachedAt member { key } } }
             }
         } }";

@@ -9,7 +9,7 @@ use tests::deployment::{Deployment, Redis, Sql};
 
 const RANKS: &str = "
     query($members: [String!]!) { board(slug: \"b\") { standings {
-        ranks(members: $members) { dense: rank(method: DENSE) }
+        entries(members: $members) { dense: rank(method: DENSE) }
     } } }";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,7 +32,7 @@ async fn dense_ranks_are_counted_over_ten_thousand_scores() {
         let members: Vec<String> = members.iter().map(|member| format!("m{member:05}")).collect();
         let answer = api.ask(None, RANKS, json!({ "members": members })).await;
         let codes: Vec<String> = answer.codes().into_iter().map(str::to_owned).collect();
-        (answer.body["data"]["board"]["standings"]["ranks"].clone(), codes)
+        (answer.body["data"]["board"]["standings"]["entries"].clone(), codes)
     };
     let (ranks, codes) = ask(&[12_998, 0, 2_999, 3_000, 7_777]).await;
     assert_eq!(codes, [""; 0]);

@@ -14,9 +14,9 @@ const SPREAD: &str = "
     query(
         $slug: String!, $window: String!, $period: String, $rank: Int!, $percentile: Float!,
         $buckets: Int
-    ) { board(slug: $slug) { standings(window: $window, period: $period) {
+    ) { board(slug: $slug) { standings(of: { window: $window, period: $period }) {
         entryAt(rank: $rank) { rank score member { key } } scoreFor(percentile: $percentile)
-        distribution(buckets: $buckets) { from to count }
+        distribution(buckets: $buckets) { lower upper count }
     } } }";
 
 /// Percentiles with their billionths: 0 to 100, on and between the steps of small standings.
@@ -71,7 +71,9 @@ fn check_buckets(rows: &[Row], asked: i64, seen: &Value) {
         .as_array()
         .unwrap()
         .iter()
-        .map(|bucket| (raw(&bucket["from"]), raw(&bucket["to"]), bucket["count"].as_i64().unwrap()))
+        .map(|bucket| {
+            (raw(&bucket["lower"]), raw(&bucket["upper"]), bucket["count"].as_i64().unwrap())
+        })
         .collect();
     let count = buckets.len();
     assert_eq!(count as i64, asked.min(high - low).max(1), "{seen}");
@@ -144,7 +146,7 @@ async fn an_empty_board_has_no_distribution_and_one_entry_is_all_of_it() {
             submit(&api, "b", json!([{ "member": "ann", "score": score }])).await;
             for (percentile, buckets) in [(0.0, 1), (50.0, 20), (100.0, 1000)] {
                 let entry = json!({ "rank": 1, "score": text, "member": { "key": "ann" } });
-                let bucket = json!([{ "from": text, "to": text, "count": 1 }]);
+                let bucket = json!([{ "lower": text, "upper": text, "count": 1 }]);
                 let expected =
                     json!({ "entryAt": entry, "scoreFor": text, "distribution": bucket });
                 assert_eq!(ask(&api, "b", all, (1, percentile, buckets)).await, expected);
@@ -163,8 +165,8 @@ async fn the_ends_of_the_range_are_in_the_outermost_buckets() {
         submit(&api, "b", scores.map(score).into()).await;
         let seen = ask(&api, "b", ("all", "all"), (6, 0.0, 2)).await;
         let expected = json!([
-            { "from": "-5.00", "to": "0.00", "count": 3 },
-            { "from": "0.00", "to": "5.00", "count": 3 },
+            { "lower": "-5.00", "upper": "0.00", "count": 3 },
+            { "lower": "0.00", "upper": "5.00", "count": 3 },
         ]);
         assert_eq!(seen["distribution"], expected);
         assert_eq!(seen["scoreFor"], if direction == "HIGH_FIRST" { "-5.00" } else { "5.00" });

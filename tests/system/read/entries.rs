@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
+use tests::api::friends::change_friends;
 use tests::api::submission::submit;
 use tests::boards::race::race;
+use tests::documents::ADD_FRIEND;
 
 #[tokio::test]
 async fn an_entry_has_rank_score_time_and_percentile() {
@@ -11,25 +13,25 @@ async fn an_entry_has_rank_score_time_and_percentile() {
     let text = "
         { board(slug: \"race\") { standings {
             id size segment source
-            bob: rank(member: \"bob\") {
+            bob: entry(member: \"bob\") {
                 id rank competition: rank(method: COMPETITION) score value reachedAt percentile
                 member { key } standings { size }
             }
-            eve: rank(member: \"eve\") { rank percentile score value }
-            nobody: rank(member: \"nobody\") { rank }
-            ranks(members: [\"dee\", \"nobody\", \"ann\", \"dee\"]) { rank member { key } }
+            eve: entry(member: \"eve\") { rank percentile score value }
+            nobody: entry(member: \"nobody\") { rank }
+            entries(members: [\"dee\", \"nobody\", \"ann\", \"dee\"]) { rank member { key } }
         } } }";
     let standings = api.data(text, json!({})).await["board"]["standings"].take();
     let expected = json!({
-        "id": "standings:race:all:all:", "size": 5, "segment": null, "source": "LIVE",
+        "id": "standings:race.1:all:all:", "size": 5, "segment": null, "source": "LIVE",
         "bob": {
-            "id": "entry:race:all:all::bob", "rank": 3, "competition": 2, "score": "20.00",
+            "id": "entry:race.1:all:all::bob", "rank": 3, "competition": 2, "score": "20.00",
             "value": 20.0, "reachedAt": "2025-09-03T10:02:00.000Z", "percentile": 50.0,
             "member": { "key": "bob" }, "standings": { "size": 5 },
         },
         "eve": { "rank": 5, "percentile": 0.0, "score": "5.50", "value": 5.5 },
         "nobody": null,
-        "ranks": [
+        "entries": [
             { "rank": 4, "member": { "key": "dee" } }, null,
             { "rank": 1, "member": { "key": "ann" } }, { "rank": 4, "member": { "key": "dee" } },
         ],
@@ -41,10 +43,10 @@ async fn an_entry_has_rank_score_time_and_percentile() {
 async fn earlier_submission_wins_a_tie() {
     let (_deployment, api) = race().await;
     let text = "
-        { board(slug: \"race\") { standings { ranks(members: [\"cy\", \"bob\"]) {
+        { board(slug: \"race\") { standings { entries(members: [\"cy\", \"bob\"]) {
             rank competition: rank(method: COMPETITION)
         } } } }";
-    let ranks = api.data(text, json!({})).await["board"]["standings"]["ranks"].take();
+    let ranks = api.data(text, json!({})).await["board"]["standings"]["entries"].take();
     assert_eq!(ranks, json!([{ "rank": 2, "competition": 2 }, { "rank": 3, "competition": 2 }]));
 }
 
@@ -53,13 +55,13 @@ async fn a_lone_entry_has_percentile_100() {
     let (_deployment, api) = race().await;
     submit(&api, "race", json!([{ "member": "ann", "score": 1 }])).await;
     let text = "
-        { board(slug: \"race\") { standings(window: \"daily\") {
-            size rank(member: \"ann\") { rank percentile score }
+        { board(slug: \"race\") { standings(of: { window: \"daily\" }) {
+            size entry(member: \"ann\") { rank percentile score }
         } } }";
     let standings = api.data(text, json!({})).await["board"]["standings"].take();
     assert_eq!(
         standings,
-        json!({ "size": 1, "rank": { "rank": 1, "percentile": 100.0, "score": "1.00" } })
+        json!({ "size": 1, "entry": { "rank": 1, "percentile": 100.0, "score": "1.00" } })
     );
 }
 
@@ -90,25 +92,49 @@ async fn an_answer_to_a_submission_shows_where_the_member_is_now() {
 #[tokio::test]
 async fn a_node_is_what_its_id_names() {
     let (_deployment, api) = race().await;
+    change_friends(&api, ADD_FRIEND, ("ann", "bob")).await;
     let text = "
         query($id: ID!) { node(id: $id) {
             __typename id ... on Entry { rank } ... on Standings { size }
+            ... on BoardWindow { name } ... on Period { label }
+            ... on FriendEntry { position entry { rank } }
         } }";
     for (id, node) in [
-        ("board:race", json!({ "__typename": "Board", "id": "board:race" })),
+        ("board:race.1", json!({ "__typename": "Board", "id": "board:race.1" })),
         ("member:ann", json!({ "__typename": "Member", "id": "member:ann" })),
         (
-            "standings:race:daily:2025-09-03:",
-            json!({ "__typename": "Standings", "id": "standings:race:daily:2025-09-03:", "size": 5 }),
+            "standings:race.1:daily:2025-09-03:",
+            json!({ "__typename": "Standings", "id": "standings:race.1:daily:2025-09-03:", "size": 5 }),
         ),
         (
-            "entry:race:all:all::cy",
-            json!({ "__typename": "Entry", "id": "entry:race:all:all::cy", "rank": 2 }),
+            "entry:race.1:all:all::cy",
+            json!({ "__typename": "Entry", "id": "entry:race.1:all:all::cy", "rank": 2 }),
         ),
-        ("board:none", Value::Null),
+        ("board:none.1", Value::Null),
+        ("board:race.2", Value::Null),
+        (
+            "window:race.1:daily",
+            json!({ "__typename": "BoardWindow", "id": "window:race.1:daily", "name": "daily" }),
+        ),
+        ("window:race.1:weekly", Value::Null),
+        (
+            "period:race.1:daily:2025-09-03",
+            json!({
+                "__typename": "Period", "id": "period:race.1:daily:2025-09-03",
+                "label": "2025-09-03",
+            }),
+        ),
+        (
+            "friendEntry:race.1:all:all::ann:bob",
+            json!({
+                "__typename": "FriendEntry", "id": "friendEntry:race.1:all:all::ann:bob",
+                "position": 2, "entry": { "rank": 3 },
+            }),
+        ),
+        ("friendEntry:race.1:all:all::ann:cy", Value::Null),
         ("member:nobody", Value::Null),
-        ("standings:none:all:all:", Value::Null),
-        ("entry:race:all:all::nobody", Value::Null),
+        ("standings:none.1:all:all:", Value::Null),
+        ("entry:race.1:all:all::nobody", Value::Null),
     ] {
         assert_eq!(api.data(text, json!({ "id": id })).await["node"], node, "{id}");
     }

@@ -112,7 +112,7 @@ async fn a_cursor_continues_the_period_it_came_from() {
     let (_deployment, api) = race().await;
     let text = "
         query($period: String, $after: String) { board(slug: \"race\") {
-            standings(window: \"daily\", period: $period) { top(first: 2, after: $after) {
+            standings(of: { window: \"daily\", period: $period }) { top(first: 2, after: $after) {
                 pageInfo { endCursor } nodes { rank member { key } standings { period { label } } }
             } }
         } }";

@@ -15,8 +15,8 @@ const MEMBERS: usize = 2000;
 const READS: usize = 400;
 
 const ASK: &str = "{ board(slug: \"b\") { standings {
-    rank(member: \"X\") { rank score }
-    ranks(members: [\"X\", \"m7\"]) { rank score }
+    entry(member: \"X\") { rank score }
+    entries(members: [\"X\", \"m7\"]) { rank score }
     neighbors(member: \"X\", above: 1, below: 1) { rank score member { key } }
     entryAt(rank: 1001) { rank score }
 } } }";
@@ -38,8 +38,8 @@ fn check(standings: &Value, above_m7: usize) {
         let (rank, score) = (entry["rank"].as_u64(), entry["score"].as_str());
         matches!((rank, score), (Some(1), Some("1000")) | (Some(2001), Some("0")))
     };
-    assert!(is_true(&standings["rank"]), "{standings}");
-    let ranks = &standings["ranks"];
+    assert!(is_true(&standings["entry"]), "{standings}");
+    let ranks = &standings["entries"];
     assert!(is_true(&ranks[0]), "{standings}");
     let rank = ranks[1]["rank"].as_u64().unwrap() as usize;
     assert!([above_m7 + 1, above_m7 + 2].contains(&rank), "{standings}");

@@ -44,25 +44,25 @@ async fn board_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
 /// Reaches every member by three paths of different depth, some by more.
 async fn ask_by_every_path(api: &Api) {
     let aliases: String = (0..100)
-        .map(|number| format!("a{number}: rank(member: \"m{number}\") {{ rank }} "))
+        .map(|number| format!("a{number}: entry(member: \"m{number}\") {{ rank }} "))
         .collect();
     let text = format!(
         "query($keys: [String!]!) {{
-            board(slug: \"b\") {{ standings {{ ranks(members: $keys) {{ rank score }} {aliases} }} }}
-            members(keys: $keys) {{ rank(board: \"b\") {{ rank }} }}
-            member(key: \"m7\") {{ ranks(boards: [\"b\"]) {{ rank }} }}
+            board(slug: \"b\") {{ standings {{ entries(members: $keys) {{ rank score }} {aliases} }} }}
+            members(keys: $keys) {{ entry(board: \"b\") {{ rank }} }}
+            member(key: \"m7\") {{ entries(boards: [\"b\"]) {{ rank }} }}
         }}"
     );
     let data = api.data(&text, json!({ "keys": keys() })).await;
     for number in 0..MEMBERS {
         let rank = MEMBERS - number;
-        assert_eq!(data["board"]["standings"]["ranks"][number]["rank"], rank);
-        assert_eq!(data["members"][number]["rank"]["rank"], rank);
+        assert_eq!(data["board"]["standings"]["entries"][number]["rank"], rank);
+        assert_eq!(data["members"][number]["entry"]["rank"], rank);
         if number < 100 {
             assert_eq!(data["board"]["standings"][format!("a{number}")]["rank"], rank);
         }
     }
-    assert_eq!(data["member"]["ranks"][0]["rank"], MEMBERS - 7);
+    assert_eq!(data["member"]["entries"][0]["rank"], MEMBERS - 7);
 }
 
 async fn counts_of_every_path(shards: usize) -> BTreeMap<String, usize> {

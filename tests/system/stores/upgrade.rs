@@ -15,7 +15,7 @@ use tests::servers::program::root;
 
 const TOP: &str = "
     query($board: String!, $window: String!, $at: DateTime, $segment: String) {
-        board(slug: $board) { standings(window: $window, at: $at, segment: $segment) {
+        board(slug: $board) { standings(of: { window: $window, at: $at, segment: $segment }) {
             top(first: 100) { nodes { rank score member { key } } }
         } }
     }";

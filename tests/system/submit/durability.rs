@@ -91,7 +91,8 @@ async fn readers_of_a_sealed_day_keep_no_score_from_sql() {
         assert_eq!(submit_durably(&api, "b", json!(scores)).await["accepted"], 1000);
     }
     wait_until_dropped(&api, "b").await;
-    let read = "{ board(slug: \"b\") { standings(window: \"daily\", period: \"2025-03-04\") {
+    let read =
+        "{ board(slug: \"b\") { standings(of: { window: \"daily\", period: \"2025-03-04\" }) {
         size top(first: 10) { nodes { rank } }
     } } }";
     let stop = AtomicBool::new(false);

@@ -37,13 +37,13 @@ async fn check(api: &Api) {
         let result = &told["results"][0];
         assert_eq!(
             (&result["status"], &result["error"]["code"]),
-            (&json!("REJECTED"), &json!("BAD_USER_INPUT")),
+            (&json!("REJECTED"), &json!("EVENT_ID_CONFLICT")),
             "{other}"
         );
         assert!(result["error"]["message"].as_str().unwrap().contains("same content"));
     }
-    let text = "{ board(slug: \"b\") { standings { rank(member: \"ann\") { score } } } }";
-    assert_eq!(api.data(text, json!({})).await["board"]["standings"]["rank"]["score"], "5");
+    let text = "{ board(slug: \"b\") { standings { entry(member: \"ann\") { score } } } }";
+    assert_eq!(api.data(text, json!({})).await["board"]["standings"]["entry"]["score"], "5");
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn an_event_that_only_redis_has_is_refused_with_other_content_by_every_pro
         for told in [submit(api, "b", of(2)).await, submit_durably(api, "b", of(2)).await] {
             let result = &told["results"][0];
             let told = (&result["status"], &result["error"]["code"]);
-            assert_eq!(told, (&json!("REJECTED"), &json!("BAD_USER_INPUT")));
+            assert_eq!(told, (&json!("REJECTED"), &json!("EVENT_ID_CONFLICT")));
         }
         assert_eq!(submit(api, "b", of(1)).await["duplicates"], 1);
     }

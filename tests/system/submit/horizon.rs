@@ -63,7 +63,7 @@ impl World {
 
     async fn check_score(&self, expected: &str) {
         let data = self.api.data(SCORE, json!({ "board": "b", "member": "ann" })).await;
-        assert_eq!(data["board"]["standings"]["rank"]["score"], Value::from(expected));
+        assert_eq!(data["board"]["standings"]["entry"]["score"], Value::from(expected));
     }
 }
 

@@ -83,9 +83,8 @@ async fn a_window_dropped_and_added_again_is_whole() {
     let score = |member: &str, score: i64| json!([{ "member": member, "score": score, "at": at }]);
     submit(&api, "b", score("ann", 5)).await;
     set_windows(&api, "b", &[]).await;
-    let ask =
-        r#"{ board(slug: "b") { standings(window: "daily", period: "2026-01-02") { size } } }"#;
-    assert_eq!(api.ask(None, ask, json!({})).await.codes(), ["BAD_USER_INPUT"]);
+    let ask = r#"{ board(slug: "b") { standings(of: { window: "daily", period: "2026-01-02" }) { size } } }"#;
+    assert_eq!(api.ask(None, ask, json!({})).await.codes(), ["WINDOW_NOT_FOUND"]);
     until("its keys are gone", async || {
         keys_of(&deployment, Window::Daily).await.is_empty().then_some(())
     })
@@ -99,7 +98,7 @@ async fn a_window_dropped_and_added_again_is_whole() {
             r#"
             { board(slug: "b") {
                 periods(window: "daily") { nodes { label } }
-                standings(window: "daily", period: "2026-01-02") { top { nodes {
+                standings(of: { window: "daily", period: "2026-01-02" }) { top { nodes {
                     score member { key }
                 } } }
             } }"#,

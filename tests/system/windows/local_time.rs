@@ -118,7 +118,7 @@ const EVENTS: [(&str, &[Event]); 4] = [
 
 const STANDINGS: &str = "
     query($slug: String!, $window: String!, $at: DateTime, $period: String) {
-        board(slug: $slug) { standings(window: $window, at: $at, period: $period) {
+        board(slug: $slug) { standings(of: { window: $window, at: $at, period: $period }) {
             period { label start end } top(first: 100) { nodes { member { key } } }
         } }
     }";

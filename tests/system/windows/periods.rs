@@ -159,9 +159,9 @@ async fn periods_of_a_window_that_a_board_has_not_and_pages_that_are_none_are_re
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "daily" }] })).await;
     for (window, page, code) in [
-        ("weekly", json!({}), "BAD_USER_INPUT"),
-        ("yearly", json!({}), "BAD_USER_INPUT"),
-        ("", json!({}), "BAD_USER_INPUT"),
+        ("weekly", json!({}), "WINDOW_NOT_FOUND"),
+        ("yearly", json!({}), "WINDOW_NOT_FOUND"),
+        ("", json!({}), "WINDOW_NOT_FOUND"),
         ("daily", json!({ "after": "yesterday" }), "BAD_USER_INPUT"),
         ("daily", json!({ "after": "2025-W03" }), "BAD_USER_INPUT"),
         ("daily", json!({ "first": 1, "last": 1 }), "BAD_USER_INPUT"),

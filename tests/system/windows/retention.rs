@@ -162,10 +162,10 @@ async fn what_comes_late_is_shown_by_the_nearest_score_that_the_window_can_hold(
     let score = async |day: u32| {
         let text = "
             query($period: String!) { board(slug: \"b\") {
-                standings(window: \"daily\", period: $period) { rank(member: \"ann\") { score } }
+                standings(of: { window: \"daily\", period: $period }) { entry(member: \"ann\") { score } }
             } }";
         let data = api.data(text, json!({ "period": format!("2025-09-0{day}") })).await;
-        data["board"]["standings"]["rank"]["score"].clone()
+        data["board"]["standings"]["entry"]["score"].clone()
     };
     send(10, 3, 1).await;
     // The range of "all" still applies.
@@ -213,7 +213,7 @@ async fn what_a_rolling_window_retains_is_read_from_redis_though_it_began_long_a
     })
     .await;
     let ask = "
-        query($at: DateTime!) { board(slug: \"b\") { standings(window: \"7d\", at: $at) {
+        query($at: DateTime!) { board(slug: \"b\") { standings(of: { window: \"7d\", at: $at }) {
             source size period { sealed }
         } } }";
     // Today's and yesterday's periods lie in Redis, older ones are sealed; each has seven days.

@@ -17,11 +17,11 @@ use ranking::submission::REGION;
 use ranking::window::Window;
 use ranking::window::seal::RETAIN_MAX;
 
-use super::{Board, Direction, ScorePolicy, TieBreak, Visibility};
+use super::{Board, ScoreOrder, ScorePolicy, TieBreak, Visibility};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
-use crate::graphql::types::global_id::GlobalId;
+use crate::graphql::types::global_id::{BoardName, GlobalId};
 use crate::graphql::types::scalar::{DateTime, Decimal, text};
 
 /// The lateness of scores, in seconds, that a new board accepts where members submit their own, if
@@ -43,18 +43,18 @@ pub struct CreateBoardInput {
     /// The title, for people; the slug by default.
     title: Option<String>,
     /// The order of scores.
-    #[graphql(default_with = "Some(Direction::HighFirst)")]
-    direction: Option<Direction>,
-    /// How a submitted score changes the score of its member.
+    #[graphql(default_with = "Some(ScoreOrder::HighFirst)")]
+    direction: Option<ScoreOrder>,
+    /// How a submitted score changes the member's score.
     #[graphql(default_with = "Some(ScorePolicy::Sum)")]
     policy: Option<ScorePolicy>,
     /// The order of members with equal scores.
     #[graphql(default_with = "Some(TieBreak::Earliest)")]
     tie_break: Option<TieBreak>,
-    /// The unit of time in tie-breaks: 1, 10, 100, 1000, 10000 or 100000 ms. By default the finest
-    /// unit that fits beside the score range, but none coarser than 1 s.
+    /// The unit of time in tie-breaks: 1, 10, 100, 1000, 10000 or 100000 ms. By default, the finest
+    /// unit that fits beside the score range, but never coarser than 1 s.
     tie_break_resolution_ms: Option<i32>,
-    /// The number of decimals of a score, 0 to 9.
+    /// The number of decimals in a score, 0 to 9.
     #[graphql(default_with = "Some(0)")]
     decimals: Option<i32>,
     /// The lowest score that a member can have in "all".
@@ -77,22 +77,22 @@ pub struct CreateBoardInput {
     /// The clients that may read the board.
     #[graphql(default_with = "Some(Visibility::Public)")]
     visibility: Option<Visibility>,
-    /// True if a member's own token may submit scores of that member.
+    /// True if a member's own token may submit that member's scores.
     #[graphql(default_with = "Some(false)")]
     self_submit: Option<bool>,
     /// The windows besides "all".
     #[graphql(default_with = "Some(vec![])")]
     windows: Option<Vec<WindowInput>>,
-    /// The first instant for which the board accepts scores, by their `at`; no beginning by
-    /// default. Earlier scores are rejected.
+    /// The earliest time at which an accepted score was earned (`at`); no limit by default. Scores
+    /// earned earlier are rejected with BOARD_NOT_OPEN.
     opens_at: Option<DateTime>,
-    /// The first instant for which the board no longer accepts scores, by their `at`; no end by
-    /// default.
+    /// The time from which on scores that are earned (`at`) are rejected with BOARD_CLOSED; no
+    /// limit by default.
     closes_at: Option<DateTime>,
-    /// The greatest delay of an accepted score in seconds, from its `at` to its arrival; null for
-    /// no limit. By default 604,800 (7 days) where `selfSubmit` is true, else no limit. Later
-    /// scores are rejected with LIMIT_EXCEEDED.
-    lateness_max_seconds: MaybeUndefined<i32>,
+    /// The longest time in seconds from an accepted score's `at` to its arrival; null for no limit.
+    /// By default 604,800 (7 days) if `selfSubmit` is true, otherwise no limit. Later scores are
+    /// rejected with TOO_LATE.
+    max_lateness_seconds: MaybeUndefined<i32>,
 }
 
 /// A window of a board.
@@ -124,22 +124,35 @@ pub struct UpdateBoardInput {
     windows: Option<Vec<WindowInput>>,
     /// The clients that may read the board.
     visibility: Option<Visibility>,
-    /// True if a member's own token may submit scores of that member.
+    /// True if a member's own token may submit that member's scores.
     self_submit: Option<bool>,
-    /// The first instant for which the board accepts scores, by their `at`; null for no beginning.
+    /// The earliest time at which an accepted score was earned (`at`); null for no limit.
     opens_at: MaybeUndefined<DateTime>,
-    /// The first instant for which the board no longer accepts scores, by their `at`; null for no
-    /// end.
+    /// The time from which on scores that are earned (`at`) are no longer accepted; null for no
+    /// limit.
     closes_at: MaybeUndefined<DateTime>,
-    /// The greatest delay of an accepted score in seconds, from its `at` to its arrival; null for
-    /// no limit.
-    lateness_max_seconds: MaybeUndefined<i32>,
+    /// The longest time in seconds from an accepted score's `at` to its arrival; null for no limit.
+    max_lateness_seconds: MaybeUndefined<i32>,
 }
 
-/// The result of `createBoard` and `updateBoard`.
+/// The board to delete.
+#[derive(InputObject)]
+pub struct DeleteBoardInput {
+    /// The board's slug.
+    pub(crate) slug: String,
+}
+
+/// The result of `createBoard`.
 #[derive(SimpleObject)]
-pub struct BoardPayload {
-    /// The board.
+pub struct CreateBoardPayload {
+    /// The new board.
+    pub(crate) board: Board,
+}
+
+/// The result of `updateBoard`.
+#[derive(SimpleObject)]
+pub struct UpdateBoardPayload {
+    /// The board as it is now.
     pub(crate) board: Board,
 }
 
@@ -155,10 +168,11 @@ pub(crate) async fn create(
     app: &App,
     input: CreateBoardInput,
 ) -> crate::error::Result<Arc<CachedBoard>> {
-    let row = board_row(app, input)?;
+    let row = board_row(app, input).map_err(|error| error.within("input"))?;
     let slug = row.slug.clone();
     let row = app.deployment.create_board(row).await?.ok_or_else(|| {
-        Error::new(ErrorCode::AlreadyExists, format!("board {} already exists", shown(&slug)))
+        let message = format!("board {} already exists", shown(&slug));
+        Error::new(ErrorCode::AlreadyExists, message).at("input.slug")
     })?;
     app.boards.changed(&slug);
     CachedBoard::new(row)
@@ -169,16 +183,20 @@ pub(crate) async fn update(
     app: &App,
     input: UpdateBoardInput,
 ) -> crate::error::Result<Arc<CachedBoard>> {
-    check_slug(&input.slug).map_err(|_| no_board(&input.slug))?;
+    let no_board = || no_board(&input.slug).at("input.slug");
+    check_slug(&input.slug).map_err(|_| no_board())?;
     let db = &app.deployment.db;
-    let windows = input.windows.as_deref().map(retained).transpose()?;
+    let windows = input.windows.as_deref().map(retained).transpose();
+    let windows = windows.map_err(|error| error.within("input"))?;
     for _ in 0..UPDATES_MAX {
-        let row = board::of_slug(db, &input.slug).await?.ok_or_else(|| no_board(&input.slug))?;
-        let is_updated = board::update(db, &row, change(&input, windows.as_ref(), &row)?).await?;
+        let row = board::of_slug(db, &input.slug).await?.ok_or_else(no_board)?;
+        let change =
+            change(&input, windows.as_ref(), &row).map_err(|error| error.within("input"))?;
+        let is_updated = board::update(db, &row, change).await?;
         app.boards.changed(&input.slug);
         if is_updated {
             let row = board::find(db, row.no).await?;
-            return CachedBoard::new(row.ok_or_else(|| no_board(&input.slug))?);
+            return CachedBoard::new(row.ok_or_else(no_board)?);
         }
     }
     Err(Error::new(ErrorCode::Unavailable, "other requests keep changing this board; try again"))
@@ -187,9 +205,12 @@ pub(crate) async fn update(
 /// The listed windows, each with the number of past periods to retain, if given.
 fn retained(windows: &[WindowInput]) -> crate::error::Result<BTreeMap<Window, Option<u32>>> {
     let mut retained = BTreeMap::new();
-    for window in windows {
-        let named: Window = window.name.parse()?;
-        let retain = window.retain.map(|retain| check_retain(named, retain)).transpose()?;
+    for (index, window) in windows.iter().enumerate() {
+        let of = |argument: &str| format!("windows[{index}].{argument}");
+        let named: Window =
+            window.name.parse().map_err(|error| Error::from(error).at(of("name")))?;
+        let retain = window.retain.map(|retain| check_retain(named, retain)).transpose();
+        let retain = retain.map_err(|error| error.at(of("retain")))?;
         if retained.insert(named, retain).is_some() {
             return Err(Error::bad_input("a window is named twice: expected each window once"));
         }
@@ -241,7 +262,7 @@ fn change(
     changed.self_submit = input.self_submit;
     let end =
         |asked: MaybeUndefined<DateTime>, present| or_present(asked.map_value(|at| at.0), present);
-    let lateness_ms = input.lateness_max_seconds.map_value(milliseconds);
+    let lateness_ms = input.max_lateness_seconds.map_value(milliseconds);
     changed.admission = Admission::new(
         end(input.opens_at, row.opens_at_ms),
         end(input.closes_at, row.closes_at_ms),
@@ -253,8 +274,9 @@ fn change(
 /// Deletes a board. Once this returns, the board is gone for readers and writers. Its data is
 /// purged too, unless there is very much of it.
 pub(crate) async fn delete(app: &App, slug: &str) -> crate::error::Result<DeleteBoardPayload> {
-    check_slug(slug).map_err(|_| no_board(slug))?;
-    let row = delete::mark(&app.deployment, slug).await?.ok_or_else(|| no_board(slug))?;
+    let no_board = || no_board(slug).at("input.slug");
+    check_slug(slug).map_err(|_| no_board())?;
+    let row = delete::mark(&app.deployment, slug).await?.ok_or_else(no_board)?;
     app.boards.changed(slug);
     match tokio::time::timeout(PURGE_TIMEOUT, delete::purge(&app.deployment, &row)).await {
         Ok(Ok(())) => {}
@@ -263,7 +285,8 @@ pub(crate) async fn delete(app: &App, slug: &str) -> crate::error::Result<Delete
         }
         Err(_) => tracing::info!(slug, "a deleted board's data is left to the background work"),
     }
-    Ok(DeleteBoardPayload { deleted_board_id: GlobalId::Board(slug.to_owned()).to_text().into() })
+    let name = BoardName { slug: slug.to_owned(), no: row.no };
+    Ok(DeleteBoardPayload { deleted_board_id: GlobalId::Board(name).to_text().into() })
 }
 
 fn milliseconds(seconds: i32) -> i64 {
@@ -284,35 +307,40 @@ pub(crate) fn no_board(slug: &str) -> Error {
 }
 
 fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::Model> {
-    check_slug(&input.slug)?;
+    check_slug(&input.slug).map_err(|error| Error::from(error).at("slug"))?;
     let segment_by = input.segment_by.unwrap_or_default();
     if !segment_by.is_empty() && segment_by != [REGION] {
         return Err(Error::bad_input(format!(
             "invalid segmentBy {}: expected [] or [\"{REGION}\"]",
             shown(&segment_by.join(", "))
-        )));
+        ))
+        .at("segmentBy"));
     }
     let title = text("title", input.title.unwrap_or_else(|| input.slug.clone()))?;
     let asked = input.decimals.unwrap_or(0);
     let decimals = u8::try_from(asked).ok().filter(|&decimals| decimals <= DECIMALS_MAX);
     let decimals = decimals.ok_or_else(|| {
         Error::bad_input(format!("invalid decimals {asked}: expected 0 to {DECIMALS_MAX}"))
+            .at("decimals")
     })?;
     let time_zone = input.time_zone.unwrap_or_else(|| "UTC".to_owned());
+    let retained = retained(input.windows.as_deref().unwrap_or_default())?;
     let tick_ms = input.tie_break_resolution_ms.map(u32::try_from).transpose();
     let rules = Rules::new(RulesInput {
-        direction: input.direction.unwrap_or(Direction::HighFirst).into(),
+        direction: input.direction.unwrap_or(ScoreOrder::HighFirst).into(),
         policy: input.policy.unwrap_or(ScorePolicy::Sum).into(),
         tie_break: input.tie_break.unwrap_or(TieBreak::Earliest).into(),
         tick_ms: tick_ms.map_err(|_| {
             Error::bad_input(
                 "invalid tieBreakResolutionMs: expected 1, 10, 100, 1000, 10000 or 100000",
             )
+            .at("tieBreakResolutionMs")
         })?,
         decimals,
         min: bound("minScore", input.min_score, "0", decimals)?,
         max: bound("maxScore", input.max_score, "999999999", decimals)?,
-        zone: ranking::window::parse_zone(&time_zone)?,
+        zone: ranking::window::parse_zone(&time_zone)
+            .map_err(|error| Error::from(error).at("timeZone"))?,
         shards: app.deployment.store.partitions().check_shards(input.shards.unwrap_or(1).into())?,
         windows: input
             .windows
@@ -323,12 +351,11 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
     })?;
     let mut row =
         board::of_rules(&input.slug, &title, &rules, &time_zone, app.deployment.clock.now_ms());
-    let retained = retained(input.windows.as_deref().unwrap_or_default())?;
     row.windows = windows_text(&board::first_windows(&rules, &retained));
     row.visibility = input.visibility.unwrap_or(Visibility::Public).into();
     row.self_submit = input.self_submit.unwrap_or(false);
     row.segment_by = serde_json::to_string(&segment_by).expect("texts have a JSON form");
-    let lateness_seconds = match input.lateness_max_seconds {
+    let lateness_seconds = match input.max_lateness_seconds {
         MaybeUndefined::Undefined => row.self_submit.then_some(LATENESS_SELF_SUBMIT_SECONDS),
         given => given.take(),
     };
@@ -352,6 +379,6 @@ fn bound(
     let text = decimal.map_or_else(|| default.to_owned(), |decimal| decimal.0);
     ranking::score::parse(&text, decimals).map_err(|error| {
         let error = Error::from(error);
-        Error::bad_input(format!("{name}: {}", error.message))
+        Error::bad_input(format!("{name}: {}", error.message)).at(name)
     })
 }

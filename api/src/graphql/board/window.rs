@@ -4,8 +4,9 @@ use crate::cache::boards::CachedBoard;
 use crate::error::Error;
 use crate::graphql::request::state;
 use crate::graphql::standings::period::Period;
+use crate::graphql::types::global_id::{BoardName, GlobalId};
 use crate::graphql::types::scalar::int;
-use async_graphql::{Context, Enum, Object, Result};
+use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::board::{WindowRow, WindowState};
 use ranking::window::seal::RETAIN_MAX;
 use std::sync::Arc;
@@ -29,17 +30,17 @@ pub enum WindowKind {
     Yearly,
     /// The present hour, day, week or month, and a number of earlier ones.
     Rolling,
-    /// All time, with scores that lose half their weight in every half-life.
+    /// All time, with scores that lose half their weight with every half-life.
     Decay,
 }
 
 /// A rule about time, with standings of its own.
-pub struct Window {
+pub struct BoardWindow {
     board: Arc<CachedBoard>,
     window: ranking::window::Window,
 }
 
-impl Window {
+impl BoardWindow {
     pub(crate) fn new(board: &Arc<CachedBoard>, window: ranking::window::Window) -> Self {
         Self { board: board.clone(), window }
     }
@@ -47,7 +48,13 @@ impl Window {
 
 /// A rule about time, with standings of its own.
 #[Object]
-impl Window {
+impl BoardWindow {
+    /// The global id: "window:<slug>.<number>:<name>".
+    pub(crate) async fn id(&self) -> ID {
+        let board = BoardName::of(&self.board);
+        GlobalId::Window(board, self.window.to_string()).to_text().into()
+    }
+
     /// The name: "all", "hourly", "daily", "weekly", "monthly", "quarterly" or "yearly"; of a
     /// rolling window "24h", "7d" (today and the six days before), "12w" or "3mo"; of a window in
     /// which scores decay "decay:7d".
@@ -72,7 +79,7 @@ impl Window {
     }
 
     /// The number of past periods kept in Redis; older ones are sealed and read from SQL. 1,000,000
-    /// is in effect all. It is also the number of "all", which has a single period.
+    /// means, in effect, all of them; "all", which has a single period, reports that number.
     async fn retain(&self) -> Result<i32> {
         let rows = self.board.row.window_rows().map_err(Error::from)?;
         let named = self.window.to_string();
@@ -81,7 +88,7 @@ impl Window {
         Ok(int(retain.into())?)
     }
 
-    /// True if the window has everything that came before it. While a new window is being filled
+    /// True once the window includes the scores from before it was added. While it is being filled
     /// from the history, its standings are UNAVAILABLE.
     async fn ready(&self) -> bool {
         self.board.board.is_whole(self.window)

@@ -29,7 +29,7 @@ impl EventTotal {
 
 #[Object]
 impl EventTotal {
-    /// The number of the member's events on the board, without archived ones.
+    /// The number of the member's events on the board, not counting archived ones.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let total = Total::Events(self.history(ctx)?);
         Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)

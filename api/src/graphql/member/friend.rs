@@ -1,89 +1,48 @@
-//! The friends of a member, and their ranking.
+//! The friends of a member in standings.
 
-use async_graphql::connection::PageInfo;
-use async_graphql::{Context, Object, Result, SimpleObject};
-use entity::member;
+use std::sync::Arc;
+
+use async_graphql::connection::Edge;
+use async_graphql::{Context, ID, Object, Result, SimpleObject};
 use ranking::id::MemberId;
-use ranking::shown;
 use ranking::store::read::RankedEntry;
 
 use super::Member;
-use crate::access::Scope;
-use crate::error::{Error, ErrorCode};
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
-use crate::graphql::standings::Standings;
 use crate::graphql::standings::entry::Entry;
-use crate::graphql::types::connection::{EntryCursor, limit};
+use crate::graphql::standings::{Standings, member_id};
+use crate::graphql::types::connection::{Connection, EntryCursor, PageCursor, limit};
+use crate::graphql::types::global_id::GlobalId;
 use crate::graphql::types::scalar::int;
 use crate::loader::friends::FriendPlace as Place;
 use crate::loader::{self, Found};
 
-/// An entry in the ranking of a member's friends.
+/// A friend of a member in standings, or the member itself.
 #[derive(SimpleObject)]
 pub struct FriendEntry {
-    /// The position among the friends, from 1.
-    position: i32,
-    /// The entry, with its rank among all members.
-    entry: Entry,
+    /// The global id: "friendEntry:<slug>.<number>:<window>:<period>:<segment>:<member>:<friend>".
+    #[graphql(owned)]
+    pub(crate) id: ID,
+    /// The position among the member and its friends, from 1; null without an entry.
+    position: Option<i32>,
+    /// The friend.
+    member: Member,
+    /// The friend's entry, with its rank among all members; null if the friend is not in these
+    /// standings.
+    entry: Option<Entry>,
     /// True for the member whose friends these are.
     is_self: bool,
 }
 
-/// An edge in a page of friends.
-#[derive(SimpleObject)]
-pub struct FriendEntryEdge {
-    /// The page cursor.
-    cursor: String,
-    /// The entry.
-    node: FriendEntry,
-}
+/// The total of a connection of friends.
+pub struct FriendTotal(usize);
 
-/// A page of friends in rank order.
-pub struct FriendEntryConnection {
-    edges: Vec<FriendEntryEdge>,
-    missing: Vec<Member>,
-    page_info: PageInfo,
-    total: usize,
-}
-
-/// The result of `addFriend` and `removeFriend`.
-#[derive(SimpleObject)]
-pub struct FriendPayload {
-    /// The member.
-    member: Member,
-    /// The friend.
-    friend: Member,
-}
-
-/// A page of friends in rank order.
 #[Object]
-impl FriendEntryConnection {
-    /// Information about this page. With `includeMissing`, its cursors count friends without a
-    /// score too.
-    async fn page_info(&self) -> &PageInfo {
-        &self.page_info
-    }
-
-    /// The entries with their cursors.
-    async fn edges(&self) -> &[FriendEntryEdge] {
-        &self.edges
-    }
-
-    /// The entries.
-    async fn nodes(&self) -> Vec<&FriendEntry> {
-        self.edges.iter().map(|edge| &edge.node).collect()
-    }
-
-    /// The friends of this page that have no score in these standings, ordered by key. They come
-    /// after all friends that have one. Empty unless `includeMissing` is true.
-    async fn missing(&self) -> &[Member] {
-        &self.missing
-    }
-
-    /// The number of friends on all pages; with `includeMissing`, those without a score too.
+impl FriendTotal {
+    /// The number of friends on all pages; with `includeMissing`, those without an entry too.
     async fn total_count(&self) -> Result<i32> {
-        Ok(int(self.total as u64)?)
+        Ok(int(self.0 as u64)?)
     }
 }
 
@@ -102,67 +61,102 @@ pub(crate) async fn friends_page(
     standings: &Standings,
     member: &str,
     page: FriendsPage,
-) -> crate::error::Result<FriendEntryConnection> {
+) -> crate::error::Result<Connection<FriendEntry, FriendTotal>> {
     let _reading = state(ctx).loaders.reading();
-    let app = app(ctx);
-    let member = MemberId::new(member)?;
+    let member = member_id("member", member)?;
     let limit = limit("first", page.first)?;
     let (list, after) = match &page.after {
         Some(cursor) => {
-            let (list, cursor) = standings.list_of(app, cursor)?;
+            let (list, cursor) = standings.list_of(app(ctx), cursor)?;
             (list, Some(place_of(&cursor)?))
         }
         None => (standings.clone(), None),
     };
-    let look_up = LookUp::FriendRanking(&list.read.id, &member);
-    let is_new = state(ctx).loaders.is_new(&look_up);
+    let all = ranking(ctx, &list, &member).await?;
+    state(ctx).spend(price::entries(&list.read, limit.min(all.len())))?;
+    let is_wanted = |(_, place): &(u64, &Place)| {
+        (page.include_missing || place.ranked().is_some())
+            && (page.include_self || *place.member() != member)
+    };
+    let places: Vec<(u64, &Place)> = (1..).zip(all.iter()).filter(is_wanted).collect();
+    let start = after.map_or(0, |after| places.partition_point(|(_, place)| **place <= after));
+    let total = places.len();
+    let end = total.min(start + limit);
+    let mut connection =
+        Connection::with_additional_fields(start > 0, end < total, FriendTotal(total));
+    let nodes = friends(ctx, &list, &member, &places[start..end]).await?;
+    connection.edges.extend(nodes.into_iter().map(|(cursor, node)| Edge::new(cursor, node)));
+    Ok(connection)
+}
+
+/// A friend of a member in standings, or the member itself; `None` if it is neither.
+pub(crate) async fn find(
+    ctx: &Context<'_>,
+    standings: &Standings,
+    member: &str,
+    friend: &str,
+) -> crate::error::Result<Option<FriendEntry>> {
+    let _reading = state(ctx).loaders.reading();
+    let member = MemberId::new(member)?;
+    let all = ranking(ctx, standings, &member).await?;
+    state(ctx).spend(price::entries(&standings.read, 1))?;
+    let place = (1..).zip(all.iter()).find(|(_, place)| place.member().as_str() == friend);
+    let found = friends(ctx, standings, &member, place.as_slice()).await?;
+    Ok(found.into_iter().next().map(|(_, friend)| friend))
+}
+
+/// The ranking of a member and its friends, in order.
+async fn ranking(
+    ctx: &Context<'_>,
+    list: &Standings,
+    member: &MemberId,
+) -> crate::error::Result<Arc<[Place]>> {
+    let is_new = state(ctx).loaders.is_new(&LookUp::FriendRanking(&list.read.id, member));
     state(ctx).spend(if is_new { price::FRIENDS } else { 0 })?;
     let of = loader::Place { standings: list.read.clone(), key: member.clone() };
     let (all, good_until) = state(ctx).loaders.ranking(of).await?;
     state(ctx).good_until.limit(good_until);
-    let friends = if is_new { price::friend_ranking(&list.read, all.len()) } else { 0 };
-    state(ctx).spend(friends + price::entries(&list.read, limit.min(all.len())))?;
-    let is_wanted = |place: &&Place| {
-        (page.include_missing || place.ranked().is_some())
-            && (page.include_self || *place.member() != member)
-    };
-    let places: Vec<&Place> = all.iter().filter(is_wanted).collect();
-    let start = after.map_or(0, |after| places.partition_point(|place| **place <= after));
-    let total = places.len();
-    let page = &places[start..total.min(start + limit)];
-    let mut connection = FriendEntryConnection {
-        edges: vec![],
-        missing: vec![],
-        page_info: PageInfo {
-            has_previous_page: start > 0,
-            has_next_page: start + page.len() < total,
-            start_cursor: page.first().map(|place| cursor_of(&list, place)),
-            end_cursor: page.last().map(|place| cursor_of(&list, place)),
-        },
-        total,
-    };
-    let mut positions = positions_of(ctx, &list, page).await?.into_iter();
-    for (place, position_of_friend) in page.iter().zip(start as u64 + 1..) {
-        let placed = match place {
-            Place::Ranked(placed) => placed,
-            Place::Missing(member) => {
-                connection.missing.push(Member::named(member.as_str()));
-                continue;
+    state(ctx).spend(if is_new { price::friend_ranking(&list.read, all.len()) } else { 0 })?;
+    Ok(all)
+}
+
+/// The friends at places of the ranking, each with its page cursor. A friend that left the
+/// standings between the two reads is left out.
+async fn friends(
+    ctx: &Context<'_>,
+    list: &Standings,
+    member: &MemberId,
+    places: &[(u64, &Place)],
+) -> crate::error::Result<Vec<(PageCursor, FriendEntry)>> {
+    let page: Vec<&Place> = places.iter().map(|(_, place)| *place).collect();
+    let mut positions = positions_of(ctx, list, &page).await?.into_iter();
+    let mut nodes = vec![];
+    for (position, place) in places {
+        let friend = place.member();
+        let entry = match place {
+            Place::Ranked(RankedEntry { key, .. }) => {
+                let Some(among_all) = positions.next().flatten() else {
+                    continue;
+                };
+                Some(Entry::new(
+                    list.clone(),
+                    friend.clone(),
+                    Found { key: *key, position: among_all },
+                ))
             }
+            Place::Missing(_) => None,
         };
-        // A friend that left the standings between the two reads is on no page.
-        let Some(position) = positions.next().flatten() else {
-            continue;
-        };
-        let found = Found { key: placed.key, position };
+        let id = GlobalId::FriendEntry(list.name(), member.to_string(), friend.to_string());
         let node = FriendEntry {
-            position: int(position_of_friend)?,
-            is_self: placed.member == member,
-            entry: Entry::new(list.clone(), placed.member.clone(), found),
+            id: id.to_text().into(),
+            position: entry.is_some().then(|| int(*position)).transpose()?,
+            member: Member::named(friend.as_str()),
+            entry,
+            is_self: friend == member,
         };
-        connection.edges.push(FriendEntryEdge { cursor: cursor_of(&list, place), node });
+        nodes.push((cursor_of(list, place), node));
     }
-    Ok(connection)
+    Ok(nodes)
 }
 
 /// The positions of the entries on a page among all members, in order; `None` for one that has
@@ -188,76 +182,10 @@ fn place_of(cursor: &EntryCursor) -> crate::error::Result<Place> {
     })
 }
 
-fn cursor_of(list: &Standings, place: &Place) -> String {
+fn cursor_of(list: &Standings, place: &Place) -> PageCursor {
     let (key, member) = match place {
         Place::Ranked(placed) => (Some(placed.key), &placed.member),
         Place::Missing(member) => (None, member),
     };
-    EntryCursor::new(&list.read.id, key, member).encode().0
-}
-
-/// Makes two members friends.
-pub(crate) async fn add_friend(
-    ctx: &Context<'_>,
-    member: &str,
-    friend: &str,
-) -> crate::error::Result<FriendPayload> {
-    let ([a, b], payload) = both(ctx, member, friend).await?;
-    let app = app(ctx);
-    for key in [&a, &b] {
-        // A member whose first score came a moment ago may have no row yet.
-        member::insert_missing(&app.deployment.db, key.as_str(), app.deployment.clock.now_ms())
-            .await?;
-    }
-    app.friends.add(&app.deployment, &a, &b).await?;
-    state(ctx).loaders.clear().await;
-    Ok(payload)
-}
-
-/// Ends a friendship.
-pub(crate) async fn remove_friend(
-    ctx: &Context<'_>,
-    member: &str,
-    friend: &str,
-) -> crate::error::Result<FriendPayload> {
-    let ([a, b], payload) = both(ctx, member, friend).await?;
-    let app = app(ctx);
-    app.friends.remove(&app.deployment.db, &a, &b).await?;
-    state(ctx).loaders.clear().await;
-    Ok(payload)
-}
-
-/// Checks that the client may change this friendship, and that it is between two members.
-async fn both(
-    ctx: &Context<'_>,
-    member: &str,
-    friend: &str,
-) -> crate::error::Result<([MemberId; 2], FriendPayload)> {
-    let principal = state(ctx).require(Scope::Submit)?;
-    if let Some(own) = principal.member.as_deref().filter(|own| *own != member) {
-        return Err(Error::forbidden(format!(
-            "this access token may change friendships of {own} only"
-        )));
-    }
-    let ids = [MemberId::new(member)?, MemberId::new(friend)?];
-    if ids[0] == ids[1] {
-        return Err(Error::bad_input("a member cannot be its own friend: expected two members"));
-    }
-    let keys = ids.each_ref().map(ToString::to_string);
-    let found = Member::find(ctx, &keys).await?;
-    let mut found = keys.iter().zip(found).map(|(key, member)| {
-        let unknown = || {
-            Error::new(
-                ErrorCode::NotFound,
-                format!(
-                    "there is no member {}; upsertMembers or a first score creates it",
-                    shown(key)
-                ),
-            )
-        };
-        member.ok_or_else(unknown)
-    });
-    let mut next = || found.next().unwrap_or_else(|| Err(Error::bad_input("expected two members")));
-    let payload = FriendPayload { member: next()?, friend: next()? };
-    Ok((ids, payload))
+    EntryCursor::new(&list.read.id, key, member).encode()
 }

@@ -22,9 +22,16 @@ pub struct MemberInput {
     region: MaybeUndefined<String>,
 }
 
+/// The members to create or change.
+#[derive(InputObject)]
+pub struct UpsertMembersInput {
+    /// The members, 1 to 1,000.
+    pub(crate) members: Vec<MemberInput>,
+}
+
 /// The result of `upsertMembers`.
 #[derive(SimpleObject)]
-pub struct MembersPayload {
+pub struct UpsertMembersPayload {
     /// The members, in the order of the input.
     pub(crate) members: Vec<Member>,
 }
@@ -35,15 +42,22 @@ pub(crate) async fn upsert(
     input: Vec<MemberInput>,
 ) -> crate::error::Result<Vec<Member>> {
     if input.is_empty() {
-        return Err(Error::bad_input(format!("input is empty: expected 1 to {PAGE_MAX} members")));
+        return Err(Error::bad_input(format!(
+            "members is empty: expected 1 to {PAGE_MAX} members"
+        ))
+        .at("input.members"));
     }
     if input.len() > PAGE_MAX {
         return Err(Error::limit_exceeded(format!(
             "{} members sent at once: expected at most {PAGE_MAX}",
             input.len()
-        )));
+        ))
+        .at("input.members"));
     }
-    let changes = input.into_iter().map(change).collect::<crate::error::Result<_>>()?;
+    let numbered = input.into_iter().enumerate().map(|(index, member)| {
+        change(member).map_err(|error| error.within(&format!("input.members[{index}]")))
+    });
+    let changes = numbered.collect::<crate::error::Result<_>>()?;
     let rows = member::upsert(&app.deployment.db, changes, app.deployment.clock.now_ms()).await?;
     for row in &rows {
         app.last_regions.insert(row.key.clone(), row.region.clone());
@@ -53,7 +67,9 @@ pub(crate) async fn upsert(
 
 fn change(input: MemberInput) -> crate::error::Result<member::Change> {
     Ok(member::Change {
-        key: MemberId::for_new(&input.key)?.to_string(),
+        key: MemberId::for_new(&input.key)
+            .map_err(|error| Error::from(error).at("key"))?
+            .to_string(),
         name: asked("name", input.name)?,
         region: asked("region", input.region)?,
     })

@@ -2,8 +2,6 @@
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Object, Result};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use entity::member::Model;
 use entity::member::search::Prefix;
 use ranking::id::MemberId;
@@ -13,7 +11,7 @@ use super::Member;
 use crate::error::Error;
 use crate::graphql::price;
 use crate::graphql::request::{app, state};
-use crate::graphql::types::connection::{Connection, Page, PageCursor};
+use crate::graphql::types::connection::{Connection, Page, PageCursor, no_cursor};
 use crate::graphql::types::scalar::int;
 use crate::loader::totals::Total;
 
@@ -61,6 +59,7 @@ pub(crate) async fn search(
     let db = &app(ctx).deployment.reads;
     MemberId::new(prefix).map_err(|_| {
         Error::bad_input("invalid prefix: expected 1 to 128 bytes without control characters")
+            .at("prefix")
     })?;
     let prefix = Prefix::new(prefix);
     let limit = match Page::new(first, None, None, None)? {
@@ -94,17 +93,12 @@ pub(crate) async fn search(
     let total = MemberTotal::Found(prefix);
     let mut connection = Connection::with_additional_fields(place.is_some(), more, total);
     for (place, row) in found {
-        connection.edges.push(Edge::new(place.encode(), Member::of_row(row)));
+        connection.edges.push(Edge::new(PageCursor::of(&place), Member::of_row(row)));
     }
     Ok(connection)
 }
 
 impl Place {
-    fn encode(&self) -> PageCursor {
-        let json = serde_json::to_vec(self).expect("texts have a JSON form");
-        PageCursor(URL_SAFE_NO_PAD.encode(json))
-    }
-
     /// True if every database accepts the place as text.
     fn is_text(&self) -> bool {
         let (Self::Key(key) | Self::Name(_, key)) = self;
@@ -112,15 +106,8 @@ impl Place {
         MemberId::new(key).is_ok() && !name.chars().any(char::is_control)
     }
 
-    fn decode(text: &str) -> crate::error::Result<Self> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).ok();
-        bytes
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .filter(Self::is_text)
-            .ok_or_else(|| {
-                Error::bad_input(
-                    "invalid page cursor: expected one from pageInfo or an edge of searchMembers",
-                )
-            })
+    fn decode(cursor: &str) -> crate::error::Result<Self> {
+        let place: Self = PageCursor::place(cursor)?;
+        if place.is_text() { Ok(place) } else { Err(no_cursor(cursor)) }
     }
 }

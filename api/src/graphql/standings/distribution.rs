@@ -20,11 +20,11 @@ const BUCKETS_MAX: i32 = 1000;
 
 /// The number of scores in a span.
 #[derive(SimpleObject, Debug, PartialEq, Eq)]
-pub struct Bucket {
+pub struct ScoreBucket {
     /// The lowest score of the span.
-    from: Decimal,
+    lower: Decimal,
     /// The first score beyond the span; for the last bucket, its highest score.
-    to: Decimal,
+    upper: Decimal,
     /// The number of members with a score in the span.
     count: i32,
 }
@@ -38,7 +38,8 @@ pub(crate) fn rank_of_percentile(percentile: f64, size: u64) -> Result<u64> {
     if !(0.0..=100.0).contains(&percentile) {
         return Err(Error::bad_input(format!(
             "invalid percentile {percentile}: expected 0 to 100"
-        )));
+        ))
+        .at("percentile"));
     }
     const SCALE: u128 = 1_000_000_000;
     let top = 100 * SCALE - (percentile * SCALE as f64).round() as u128;
@@ -58,17 +59,19 @@ pub(crate) async fn distribution(
     ctx: &Context<'_>,
     standings: &Standings,
     buckets: i32,
-) -> Result<Vec<Bucket>> {
+) -> Result<Vec<ScoreBucket>> {
     let (read, now_ms) = (&standings.read, state(ctx).now_ms);
     if buckets < 1 {
         return Err(Error::bad_input(format!(
             "invalid buckets {buckets}: expected 1 to {BUCKETS_MAX}"
-        )));
+        ))
+        .at("buckets"));
     }
     if buckets > BUCKETS_MAX {
         return Err(Error::limit_exceeded(format!(
             "invalid buckets {buckets}: expected at most {BUCKETS_MAX}"
-        )));
+        ))
+        .at("buckets"));
     }
     let price = price::distribution(read, u64::from(buckets.unsigned_abs()));
     price::pay(state(ctx), LookUp::Distribution(&read.id, buckets), price)?;
@@ -107,9 +110,9 @@ pub(crate) async fn distribution(
     at_least.extend(better.iter().map(above));
     at_least.push(0);
     let bucket = |(bounds, counts): (&[(i64, Decimal)], &[u64])| {
-        Ok(Bucket {
-            from: bounds[0].1.clone(),
-            to: bounds[1].1.clone(),
+        Ok(ScoreBucket {
+            lower: bounds[0].1.clone(),
+            upper: bounds[1].1.clone(),
             count: int(counts[0].saturating_sub(counts[1]))?,
         })
     };

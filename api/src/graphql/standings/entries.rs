@@ -20,6 +20,7 @@ use ranking::store::read::RankedEntry;
 
 use super::Standings;
 use super::entry::Entry;
+use super::score_range::ScoreRange;
 use crate::graphql::types::connection::{EntryCursor, PageCursor};
 use crate::graphql::types::scalar::int;
 
@@ -162,9 +163,16 @@ pub struct EntryConnection {
     pub(crate) has_previous: bool,
     /// True if there are entries after the page.
     pub(crate) has_next: bool,
+    /// The scores that the whole list is limited to.
+    pub(crate) range: ScoreRange,
 }
 
 impl EntryConnection {
+    /// The page as one of a list that is limited to a range of scores.
+    pub(crate) fn within(self, range: ScoreRange) -> Self {
+        Self { range, ..self }
+    }
+
     fn cursor(&self, entry: &RankedEntry) -> PageCursor {
         EntryCursor::new(&self.list.read.id, Some(entry.key), &entry.member).encode()
     }
@@ -200,8 +208,11 @@ impl EntryConnection {
         Entries(self.entries().collect())
     }
 
-    /// The number of entries in the standings.
+    /// The number of entries on all pages.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        Ok(int(self.list.count(ctx).await?)?)
+        if self.range.is_all() {
+            return Ok(int(self.list.count(ctx).await?)?);
+        }
+        Ok(int(Box::pin(self.list.count_of_scores(ctx, self.range)).await?)?)
     }
 }

@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorCode};
 use crate::graphql::member::Member;
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
+use crate::graphql::types::connection::EntryCursor;
 use crate::graphql::types::global_id::GlobalId;
 use crate::graphql::types::scalar::{DateTime, Decimal, int};
 use crate::loader::{Bound, Found};
@@ -82,7 +83,7 @@ impl Entry {
 /// A member's score and rank in standings.
 #[Object]
 impl Entry {
-    /// The global id: "entry:<board>:<window>:<period>:<segment>:<member>".
+    /// The global id: "entry:<slug>.<number>:<window>:<period>:<segment>:<member>".
     pub(crate) async fn id(&self) -> ID {
         GlobalId::Entry(self.standings.name(), self.member.to_string()).to_text().into()
     }
@@ -130,8 +131,8 @@ impl Entry {
         Ok(int(before + 1)?)
     }
 
-    /// The exact score. In a decaying window, its worth at the instant of the request, rounded to
-    /// six decimals more than the board's.
+    /// The exact score. In a decaying window, its value at the time of the request, rounded to six
+    /// decimals more than the board's.
     async fn score(&self, ctx: &Context<'_>) -> Decimal {
         self.shown_score(state(ctx).now_ms)
     }
@@ -147,15 +148,22 @@ impl Entry {
         self.shown_reached_at()
     }
 
-    /// The number of ranks gained since the end of the last period (negative: lost); null if the
-    /// member was not in the standings then. In windows of days and rolling days, `since` is
-    /// "daily"; of hours "hourly", of weeks "weekly", and so on.
-    async fn change(
-        &self,
-        ctx: &Context<'_>,
-        #[graphql(desc = "The window whose last period is compared with.")] since: String,
-    ) -> Result<Option<i32>> {
-        let Some(before) = self.standings.last_period(app(ctx), &since)? else {
+    /// The page cursor of the entry, for `after` and `before` of `top`.
+    async fn cursor(&self) -> String {
+        EntryCursor::new(&self.standings.read.id, Some(self.found.key), &self.member).encode().0
+    }
+
+    /// The entry that is ranked one higher, which is the next to overtake; null for the first one.
+    async fn next(&self, ctx: &Context<'_>) -> Result<Option<Entry>> {
+        let Some(position) = self.found.position.checked_sub(1) else { return Ok(None) };
+        Ok(Box::pin(self.standings.entry_of_position(ctx, position)).await?)
+    }
+
+    /// The number of ranks gained since the end of the period before (negative: lost); of a rolling
+    /// window, since the end of its last hour, day, week or month. Null if the member was not in
+    /// the standings then, and in windows without periods.
+    async fn change(&self, ctx: &Context<'_>) -> Result<Option<i32>> {
+        let Some(before) = self.standings.last_period(app(ctx))? else {
             return Ok(None);
         };
         let then = before.entry_of(ctx, self.member.clone()).await?;
@@ -169,7 +177,8 @@ impl Entry {
         })?))
     }
 
-    /// 100 · members ranked below / (size − 1); 100 for the only member.
+    /// The percentage of the other members who rank below: 100 · members below / (size − 1). 100
+    /// for an only member.
     async fn percentile(&self, ctx: &Context<'_>) -> Result<f64> {
         let size = self.standings.count(ctx).await?;
         if size <= 1 {

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use async_graphql::Context;
 use ranking::id::MemberId;
+use ranking::score::rank_key::RankKey;
 use ranking::store::read::RankedEntry;
 use tokio::time::Instant;
 
 use super::Standings;
 use super::entries::EntryConnection;
 use super::entry::Entry;
+use super::score_range::ScoreRange;
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::Page;
@@ -109,6 +111,45 @@ impl Standings {
         Ok(self.entries(placed.to_vec(), first).collect())
     }
 
+    /// The number of entries before the place of a key and a member, there or not.
+    pub(crate) async fn position_of(
+        &self,
+        ctx: &Context<'_>,
+        key: RankKey,
+        member: &MemberId,
+    ) -> crate::error::Result<u64> {
+        let _reading = state(ctx).loaders.reading();
+        state(ctx).spend(price::page(&self.read, 1))?;
+        let place = RankedEntry { key, member: member.clone() };
+        let (position, _) =
+            state(ctx).loaders.read(app(ctx).reader.forward(&self.read, &place, 1)).await?;
+        price::pay_position(ctx, &self.read, position)?;
+        Ok(position)
+    }
+
+    /// As [`Self::around`], and where one end of the standings is near, more entries of the other
+    /// side instead.
+    pub(crate) async fn around_filled(
+        &self,
+        ctx: &Context<'_>,
+        member: MemberId,
+        above: usize,
+        below: usize,
+    ) -> crate::error::Result<Vec<Entry>> {
+        let around = self.around(ctx, member.clone(), above, below).await?;
+        let Some(own) = around.iter().position(|entry| entry.member_key() == member.as_str())
+        else {
+            return Ok(around);
+        };
+        let missing = [above - own.min(above), below - (around.len() - 1 - own).min(below)];
+        match missing {
+            [0, 0] => Ok(around),
+            [more_below, more_above] => {
+                self.around(ctx, member, above + more_above, below + more_below).await
+            }
+        }
+    }
+
     pub(crate) fn entries(
         &self,
         placed: Vec<RankedEntry>,
@@ -120,13 +161,14 @@ impl Standings {
         })
     }
 
-    fn connection(
+    pub(crate) fn connection(
         &self,
         placed: Vec<RankedEntry>,
         first: u64,
         has_previous: bool,
         has_next: bool,
     ) -> EntryConnection {
-        EntryConnection { list: self.clone(), placed, first, has_previous, has_next }
+        let range = ScoreRange::default();
+        EntryConnection { list: self.clone(), placed, first, has_previous, has_next, range }
     }
 }

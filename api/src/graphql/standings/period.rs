@@ -1,8 +1,7 @@
 //! Periods: the half-open spans of time that a window's standings cover.
 
 use async_graphql::connection::Edge;
-use async_graphql::{Context, Object, Result, SimpleObject};
-use ranking::shown;
+use async_graphql::{Context, ID, Object, Result, SimpleObject};
 use ranking::store::read::Range;
 use ranking::window::ListedPeriod;
 use ranking::window::Window as RankingWindow;
@@ -12,7 +11,8 @@ use crate::cache::boards::CachedBoard;
 use crate::error::Error;
 use crate::graphql::price;
 use crate::graphql::request::{app, state};
-use crate::graphql::types::connection::{Connection, Page, PageCursor};
+use crate::graphql::types::connection::{Connection, Page, PageCursor, no_cursor};
+use crate::graphql::types::global_id::{BoardName, GlobalId};
 use crate::graphql::types::scalar::{DateTime, int};
 use crate::loader::In;
 use crate::loader::totals::Total;
@@ -20,6 +20,9 @@ use crate::loader::totals::Total;
 /// A half-open span of time that a window's standings cover.
 #[derive(SimpleObject, Debug, Clone)]
 pub struct Period {
+    /// The global id: "period:<slug>.<number>:<window>:<label>".
+    #[graphql(owned)]
+    pub(crate) id: ID,
     /// The label: "2025-09-03", "2025-W36", "2025-09", "2025-Q3", "2025", "2025-10-26T02+01:00",
     /// "all".
     label: String,
@@ -42,7 +45,9 @@ impl Period {
     ) -> Self {
         let is_on = |_: &i64| period.is_present(now_ms);
         let start = period.end_ms.map(|_| DateTime(period.start_ms));
+        let (name, window_name) = (BoardName::of(board), window.to_string());
         Self {
+            id: GlobalId::Period(name, window_name, period.label.clone()).to_text().into(),
             label: period.label.clone(),
             start,
             end: period.end_ms.map(DateTime),
@@ -81,14 +86,9 @@ pub(crate) async fn periods_page(
     let _reading = state(ctx).loaders.reading();
     let (window, rules) = (standings.read.id.window, standings.read.rules.clone());
     let start_of = |cursor: &String| {
-        let period = window.period_named(cursor, &rules.zone);
-        let period = period.map_err(|_| {
-            Error::bad_input(format!(
-                "invalid page cursor {}: expected one from pageInfo or an edge of {window} periods",
-                shown(cursor)
-            ))
-        });
-        period.map(|period| period.present_from_ms)
+        let label: String = PageCursor::place(cursor)?;
+        let period = window.period_named(&label, &rules.zone).map_err(|_| no_cursor(cursor))?;
+        Ok::<_, Error>(period.present_from_ms)
     };
     let (limit, range, cursor) = match &page {
         Page::Forward { limit, after } => {
@@ -120,7 +120,7 @@ pub(crate) async fn periods_page(
     for began in found {
         let period = window.period_named(&began.label, &rules.zone)?;
         connection.edges.push(Edge::new(
-            PageCursor(began.label),
+            PageCursor::of(&began.label),
             Period::new(&board, window, &period, state(ctx).now_ms),
         ));
     }

@@ -9,7 +9,7 @@ use crate::graphql::types::scalar::DateTime;
 
 /// The source of an answer.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum StandingsSource {
     /// Redis.
     Live,
     /// The sealed standings of past periods, in SQL.
@@ -24,7 +24,7 @@ pub enum Source {
 pub(crate) async fn source_of(
     ctx: &Context<'_>,
     standings: &Standings,
-) -> (Source, Option<DateTime>) {
+) -> (StandingsSource, Option<DateTime>) {
     let (app, state) = (app(ctx), state(ctx));
     let as_of = |complete_at: Option<Instant>| {
         let ago = complete_at.map(|at| at.elapsed().as_millis() as i64);
@@ -33,12 +33,14 @@ pub(crate) async fn source_of(
     let redis = &app.deployment.redis_health;
     let complete_at = redis.complete_at(standings.partitions());
     if standings.is_sealed() {
-        return (Source::Archive, as_of(complete_at));
+        return (StandingsSource::Archive, as_of(complete_at));
     }
     state.loaders.wait_for_look_ups().await;
     match app.reader.answered_by_sql(standings, state.loaders.began_at()).await {
-        Some(answered) => (Source::Fallback, as_of(answered.complete_at)),
-        None if redis.is_away(standings.partitions()) => (Source::Fallback, as_of(complete_at)),
-        None => (Source::Live, Some(DateTime(state.now_ms))),
+        Some(answered) => (StandingsSource::Fallback, as_of(answered.complete_at)),
+        None if redis.is_away(standings.partitions()) => {
+            (StandingsSource::Fallback, as_of(complete_at))
+        }
+        None => (StandingsSource::Live, Some(DateTime(state.now_ms))),
     }
 }

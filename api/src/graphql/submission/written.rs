@@ -13,7 +13,7 @@ use crate::graphql::request::RequestState;
 /// O(scores × windows), whatever the times of the scores are; no I/O.
 pub(crate) fn standings_written(board: &CachedBoard, scores: &[ScoreInput], now_ms: i64) -> u64 {
     let mut written = StandingsWritten::new(&board.board, board.segment_by.len(), now_ms);
-    scores.iter().map(|score| written.by_score(score.at.map(|at| at.0))).sum()
+    scores.iter().map(|score| written.by_score(score.at_ms())).sum()
 }
 
 /// Checks that the scores of a request write no more standings than one request may.

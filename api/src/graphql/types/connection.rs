@@ -8,6 +8,7 @@ use ranking::score::rank_key::RankKey;
 use ranking::shown;
 use ranking::standings_id::StandingsId;
 use ranking::store::read::RankedEntry;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -31,6 +32,23 @@ pub type Connection<Node, Fields> = async_graphql::connection::Connection<
 /// A page cursor: opaque text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageCursor(pub String);
+
+impl PageCursor {
+    /// The cursor of a place in a list.
+    pub fn of(place: &impl Serialize) -> Self {
+        let json = serde_json::to_vec(place).expect("numbers and texts have a JSON form");
+        Self(URL_SAFE_NO_PAD.encode(json))
+    }
+
+    /// The place that a cursor stands for.
+    ///
+    /// # Errors
+    /// `BAD_USER_INPUT` if the text is not a cursor of such a list.
+    pub fn place<T: DeserializeOwned>(text: &str) -> Result<T> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| no_cursor(text))?;
+        serde_json::from_slice(&bytes).map_err(|_| no_cursor(text))
+    }
+}
 
 impl CursorType for PageCursor {
     type Error = std::convert::Infallible;
@@ -64,7 +82,8 @@ pub enum Page {
 }
 
 impl Page {
-    /// Parses the four arguments of Relay.
+    /// Parses the four arguments of Relay. `first` is never absent, as the schema has a default
+    /// for it; beside `last` or `before` the default means nothing.
     ///
     /// # Errors
     /// `BAD_USER_INPUT` if they contradict each other, `LIMIT_EXCEEDED` for more than 1,000 items.
@@ -74,7 +93,8 @@ impl Page {
         last: Option<i32>,
         before: Option<String>,
     ) -> Result<Self> {
-        let forward = first.is_some() || after.is_some();
+        let is_chosen = |first| usize::try_from(first) != Ok(PAGE_DEFAULT);
+        let forward = first.is_some_and(is_chosen) || after.is_some();
         let backward = last.is_some() || before.is_some();
         if forward && backward {
             return Err(Error::bad_input(
@@ -102,12 +122,13 @@ pub fn limit_or(name: &str, count: Option<i32>, default: usize) -> Result<usize>
         return Ok(default);
     };
     let count = usize::try_from(count).map_err(|_| {
-        Error::bad_input(format!("invalid {name} {count}: expected 0 to {PAGE_MAX}"))
+        Error::bad_input(format!("invalid {name} {count}: expected 0 to {PAGE_MAX}")).at(name)
     })?;
     if count > PAGE_MAX {
         return Err(Error::limit_exceeded(format!(
             "invalid {name} {count}: expected at most {PAGE_MAX}"
-        )));
+        ))
+        .at(name));
     }
     Ok(count)
 }
@@ -174,8 +195,7 @@ impl EntryCursor {
 
     /// Encodes the cursor as text.
     pub fn encode(&self) -> PageCursor {
-        let json = serde_json::to_vec(self).expect("numbers and texts have a JSON form");
-        PageCursor(URL_SAFE_NO_PAD.encode(json))
+        PageCursor::of(self)
     }
 
     /// Decodes a cursor.
@@ -183,20 +203,12 @@ impl EntryCursor {
     /// # Errors
     /// `BAD_USER_INPUT` if the text is not a cursor.
     pub fn decode(text: &str) -> Result<Self> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| no_cursor(text))?;
-        serde_json::from_slice(&bytes).map_err(|_| no_cursor(text))
+        PageCursor::place(text)
     }
 }
 
-/// The number in a page cursor, for a list that is ordered by numbers.
-///
-/// # Errors
-/// `BAD_USER_INPUT` if it has none.
-pub fn number_of(cursor: &str) -> Result<i64> {
-    cursor.parse().map_err(|_| no_cursor(cursor))
-}
-
-fn no_cursor(text: &str) -> Error {
+/// The error for a text that is not a page cursor of the list.
+pub fn no_cursor(text: &str) -> Error {
     let shown = shown(text);
     Error::bad_input(format!(
         "invalid page cursor {shown}: expected one from pageInfo or an edge of this list"
@@ -222,12 +234,17 @@ mod tests {
             Page::Forward { limit: 0, after: Some("c".into()) }
         );
         assert_eq!(
-            page(None, None, Some(3), None).unwrap(),
+            page(Some(PAGE_DEFAULT as i32), None, Some(3), None).unwrap(),
             Page::Backward { limit: 3, before: None }
+        );
+        assert_eq!(
+            page(Some(PAGE_DEFAULT as i32), None, None, Some("c")).unwrap(),
+            Page::Backward { limit: PAGE_DEFAULT, before: Some("c".into()) }
         );
         for (first, after, last, before) in [
             (Some(1), None, Some(1), None),
             (Some(1), None, None, Some("c")),
+            (None, Some("c"), Some(1), None),
             (Some(-1), None, None, None),
             (Some(1001), None, None, None),
             (None, None, Some(-5), None),

@@ -1,6 +1,9 @@
 //! Scalars: exact decimals and instants.
 
-use async_graphql::{InputValueError, InputValueResult, Scalar, ScalarType, Value};
+use std::borrow::Cow;
+
+use async_graphql::registry::Registry;
+use async_graphql::{InputType, InputValueError, InputValueResult, Scalar, ScalarType, Value};
 use jiff::Timestamp;
 use ranking::shown;
 use ranking::text::is_presentable;
@@ -15,15 +18,90 @@ const TEXT_CHARS_MAX: usize = 200;
 const NUMBER_DIGITS_MAX: usize = 15;
 
 /// An exact decimal. Sent as a string ("1234.50"). Accepted as a string, or as an integer of at
-/// most 15 digits. A number with a point or an exponent is refused, as it may have been rounded on
-/// its way.
+/// most 15 digits. A number with a point or an exponent is refused, since it may have been rounded
+/// on its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decimal(pub String);
 
-/// An instant in RFC 3339, in UTC, with milliseconds: "2025-09-03T12:00:00.000Z". Accepted with any
-/// offset.
+/// An instant in the format of RFC 3339. Sent in UTC with milliseconds: "2025-09-03T12:00:00.000Z".
+/// Accepted with any offset; "T" separates date and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DateTime(pub i64);
+
+/// A scalar that is read from a value, or the reason why it cannot be.
+pub trait Readable: ScalarType + InputType + Send + Sync {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The message for the client.
+    fn read(value: &Value) -> std::result::Result<Self, String>;
+}
+
+/// A scalar in an item of a list, where a fault refuses the item and not the request.
+#[derive(Debug, Clone)]
+pub struct OfItem<T>(pub std::result::Result<T, String>);
+
+impl<T: Readable> InputType for OfItem<T> {
+    type RawValueType = Self;
+
+    fn type_name() -> Cow<'static, str> {
+        T::type_name()
+    }
+
+    fn create_type_info(registry: &mut Registry) -> String {
+        <T as InputType>::create_type_info(registry)
+    }
+
+    fn parse(value: Option<Value>) -> InputValueResult<Self> {
+        Ok(Self(T::read(&value.unwrap_or_default())))
+    }
+
+    fn to_value(&self) -> Value {
+        self.0.as_ref().map_or(Value::Null, InputType::to_value)
+    }
+
+    fn as_raw_value(&self) -> Option<&Self> {
+        Some(self)
+    }
+}
+
+impl Readable for Decimal {
+    fn read(value: &Value) -> std::result::Result<Self, String> {
+        match value {
+            Value::String(text) => Ok(Self(text.clone())),
+            Value::Number(number) if number.is_i64() || number.is_u64() => {
+                let text = number.to_string();
+                if text.trim_start_matches('-').len() > NUMBER_DIGITS_MAX {
+                    return Err(format!(
+                        "invalid number {text}: expected at most {NUMBER_DIGITS_MAX} digits, or a string, as JSON readers may round longer numbers"
+                    ));
+                }
+                Ok(Self(text))
+            }
+            Value::Number(number) => Err(format!(
+                "invalid number {number}: expected an integer, or a string such as \"12.50\", as a float may have been rounded on its way"
+            )),
+            other => Err(format!(
+                "invalid decimal {}: expected an integer or a string",
+                shown(&other.to_string())
+            )),
+        }
+    }
+}
+
+impl Readable for DateTime {
+    fn read(value: &Value) -> std::result::Result<Self, String> {
+        let refused = |shown: String| {
+            format!("invalid instant {shown}: expected RFC 3339, such as \"2025-09-03T12:00:00Z\"")
+        };
+        let Value::String(text) = value else {
+            return Err(refused(shown(&value.to_string())));
+        };
+        let instant: Option<Timestamp> = text.parse().ok().filter(|_| is_rfc_3339(text));
+        let instant = instant.ok_or_else(|| refused(shown(text)))?;
+        Ok(Self(instant.as_millisecond()))
+    }
+}
 
 impl Decimal {
     /// The decimal of a raw score.
@@ -39,27 +117,12 @@ impl Decimal {
 }
 
 /// An exact decimal. Sent as a string ("1234.50"). Accepted as a string, or as an integer of at
-/// most 15 digits. A number with a point or an exponent is refused, as it may have been rounded on
-/// its way.
-#[Scalar]
+/// most 15 digits. A number with a point or an exponent is refused, since it may have been rounded
+/// on its way.
+#[Scalar(specified_by_url = "https://www.w3.org/TR/xmlschema11-2/#decimal")]
 impl ScalarType for Decimal {
     fn parse(value: Value) -> InputValueResult<Self> {
-        match value {
-            Value::String(text) => Ok(Self(text)),
-            Value::Number(number) if number.is_i64() || number.is_u64() => {
-                let text = number.to_string();
-                if text.trim_start_matches('-').len() > NUMBER_DIGITS_MAX {
-                    return Err(InputValueError::custom(format!(
-                        "invalid number {text}: expected at most {NUMBER_DIGITS_MAX} digits, or a string, as JSON readers may round longer numbers"
-                    )));
-                }
-                Ok(Self(text))
-            }
-            Value::Number(number) => Err(InputValueError::custom(format!(
-                "invalid number {number}: expected an integer, or a string such as \"12.50\", as a float may have been rounded on its way"
-            ))),
-            other => Err(InputValueError::expected_type(other)),
-        }
+        Self::read(&value).map_err(InputValueError::custom)
     }
 
     fn to_value(&self) -> Value {
@@ -67,27 +130,45 @@ impl ScalarType for Decimal {
     }
 }
 
-/// An instant in RFC 3339, in UTC, with milliseconds: "2025-09-03T12:00:00.000Z". Accepted with any
-/// offset.
-#[Scalar]
+/// An instant in the format of RFC 3339. Sent in UTC with milliseconds: "2025-09-03T12:00:00.000Z".
+/// Accepted with any offset; "T" separates date and time.
+#[Scalar(specified_by_url = "https://www.rfc-editor.org/rfc/rfc3339#section-5.6")]
 impl ScalarType for DateTime {
     fn parse(value: Value) -> InputValueResult<Self> {
-        let Value::String(text) = &value else {
-            return Err(InputValueError::expected_type(value));
-        };
-        let instant: Timestamp = text.parse().map_err(|_| {
-            let shown = shown(text);
-            InputValueError::custom(format!(
-                "invalid instant {shown}: expected RFC 3339, such as \"2025-09-03T12:00:00Z\""
-            ))
-        })?;
-        Ok(Self(instant.as_millisecond()))
+        Self::read(&value).map_err(InputValueError::custom)
     }
 
     fn to_value(&self) -> Value {
         let instant = Timestamp::from_millisecond(self.0).unwrap_or(Timestamp::UNIX_EPOCH);
         Value::String(format!("{instant:.3}"))
     }
+}
+
+/// True if a text that jiff reads as an instant has the form of RFC 3339, §5.6: jiff also takes a
+/// space for the "T", a time without seconds, and a zone in brackets.
+fn is_rfc_3339(text: &str) -> bool {
+    const FORM: &[u8] = b"0000-00-00T00:00:00";
+    let Some((date_time, rest)) = text.as_bytes().split_at_checked(FORM.len()) else {
+        return false;
+    };
+    let fits = |(byte, form): (&u8, &u8)| match form {
+        b'0' => byte.is_ascii_digit(),
+        b'T' => matches!(byte, b'T' | b't'),
+        form => byte == form,
+    };
+    let offset = match rest.strip_prefix(b".") {
+        Some(fraction) => {
+            let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            &fraction[digits..]
+        }
+        None => rest,
+    };
+    let is_offset = match offset {
+        [b'Z' | b'z'] => true,
+        [b'+' | b'-', a, b, b':', c, d] => [a, b, c, d].iter().all(|byte| byte.is_ascii_digit()),
+        _ => false,
+    };
+    date_time.iter().zip(FORM).all(fits) && is_offset
 }
 
 /// A count as an Int of the schema.
@@ -112,7 +193,45 @@ pub(crate) fn text(name: &str, text: String) -> Result<String> {
     if count > TEXT_CHARS_MAX || !is_presentable(&text) {
         return Err(Error::bad_input(format!(
             "invalid {name}: expected 1 to {TEXT_CHARS_MAX} characters that are not blank, without control characters, invisible ones or ones that change its direction"
-        )));
+        ))
+        .at(name));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_is_written_as_in_rfc_3339() {
+        let parsed = |text: &str| {
+            let parsed = <DateTime as ScalarType>::parse(Value::from(text));
+            parsed.ok().map(|DateTime(ms)| ms)
+        };
+        for accepted in [
+            "2025-09-03T12:00:00Z",
+            "2025-09-03t12:00:00z",
+            "2025-09-03T12:00:00.000Z",
+            "2025-09-03T14:00:00+02:00",
+            "2025-09-03T11:30:00.000000000-00:30",
+        ] {
+            assert_eq!(parsed(accepted), Some(1_756_900_800_000), "{accepted}");
+        }
+        for refused in [
+            "2025-09-03 12:00:00Z",
+            "2025-09-03T12:00Z",
+            "2025-09-03T12:00:00",
+            "2025-09-03T12:00:00+02",
+            "2025-09-03T12:00:00+0200",
+            "2025-09-03T12:00:00,5Z",
+            "2025-09-03T12:00:00+02:00[Europe/Berlin]",
+            "20250903T120000Z",
+            "2025-13-03T12:00:00Z",
+            "2025-09-03",
+            "",
+        ] {
+            assert_eq!(parsed(refused), None, "{refused}");
+        }
+    }
 }

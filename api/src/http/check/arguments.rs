@@ -15,6 +15,7 @@ use async_graphql_value::{ConstValue, Name, Value};
 use ranking::shown;
 
 use super::types::TYPES;
+use super::values::{Path, fault_of_scalar, with_argument};
 
 /// The argument of `@skip` and `@include`.
 static CONDITION: LazyLock<Type> = LazyLock::new(|| Type::new("Boolean!").expect("it is a type"));
@@ -43,18 +44,14 @@ pub fn check(document: &ExecutableDocument) -> Result<(), ServerError> {
                 has_default: false,
                 pos: default.pos,
             };
-            Part::default().value(&default.node.clone().into_value(), place)?;
+            let path = Path::of(&definition.name.node);
+            Part::default().value(&default.node.clone().into_value(), place, &path)?;
         }
-        let root = match ty {
-            OperationType::Query => "Query",
-            OperationType::Mutation => "Mutation",
-            OperationType::Subscription => "Subscription",
-        };
         let variables = variable_definitions
             .iter()
             .map(|definition| (&definition.node.name.node, &definition.node))
             .collect();
-        let own = Part::of(&selection_set.node, directives, root)?;
+        let own = Part::of(&selection_set.node, directives, root_of(*ty))?;
         let (mut seen, mut parts) = (HashSet::new(), vec![&own]);
         while let Some(part) = parts.pop() {
             part.check(&variables)?;
@@ -63,6 +60,32 @@ pub fn check(document: &ExecutableDocument) -> Result<(), ServerError> {
         }
     }
     Ok(())
+}
+
+/// The path of the first argument that a variable of an operation stands in: `input.scores`; `None`
+/// if it stands in none that the schema has.
+pub fn path_of(
+    document: &ExecutableDocument,
+    operation: &OperationDefinition,
+    variable: &Name,
+) -> Option<String> {
+    let part = |selections, directives, root| Part::of(selections, directives, root).ok();
+    let root = root_of(operation.ty);
+    let own = part(&operation.selection_set.node, &operation.directives, root);
+    let of_fragments = document.fragments.values().map(|fragment| {
+        let on = fragment.node.type_condition.node.on.node.as_str();
+        part(&fragment.node.selection_set.node, &fragment.node.directives, on)
+    });
+    let mut usages = [own].into_iter().chain(of_fragments).flatten().flat_map(|part| part.usages);
+    usages.find(|usage| usage.variable == variable).map(|usage| usage.path)
+}
+
+fn root_of(operation: OperationType) -> &'static str {
+    match operation {
+        OperationType::Query => "Query",
+        OperationType::Mutation => "Mutation",
+        OperationType::Subscription => "Subscription",
+    }
 }
 
 /// The variables and fragments that an operation or a fragment uses by itself.
@@ -76,6 +99,7 @@ struct Part<'d> {
 struct Usage<'d> {
     variable: &'d Name,
     place: Place<'d>,
+    path: String,
 }
 
 /// Where a value stands.
@@ -123,6 +147,7 @@ impl<'d> Part<'d> {
                                 has_default: input.has_default,
                                 pos: value.pos,
                             },
+                            &Path::of(&name.node),
                         )?;
                     }
                     let below = known.map(|known| named(&known.of));
@@ -153,25 +178,34 @@ impl<'d> Part<'d> {
                         has_default: false,
                         pos: value.pos,
                     },
+                    &Path::of(&name.node),
                 )?;
             }
         }
         Ok(())
     }
 
-    fn value(&mut self, value: &'d Value, place: Place<'d>) -> Result<(), ServerError> {
+    fn value(
+        &mut self,
+        value: &'d Value,
+        place: Place<'d>,
+        path: &Path<'_>,
+    ) -> Result<(), ServerError> {
         match (value, &place.needed.base) {
-            (Value::Variable(variable), _) => self.usages.push(Usage { variable, place }),
-            (Value::Null, _) if !place.needed.nullable => return Err(place.misfit(value)),
+            (Value::Variable(variable), _) => {
+                self.usages.push(Usage { variable, place, path: path.to_string() });
+            }
+            (Value::Null, _) if !place.needed.nullable => return Err(place.misfit(value, path)),
             (Value::Null, _) => {}
             (Value::List(items), BaseType::List(item)) => {
-                for value in items {
-                    self.value(value, Place { needed: item, has_default: false, ..place })?;
+                for (index, value) in items.iter().enumerate() {
+                    let place = Place { needed: item, has_default: false, ..place };
+                    self.value(value, place, &path.item(index))?;
                 }
             }
             // A single value stands for a list of one.
             (_, BaseType::List(item)) => {
-                self.value(value, Place { needed: item, has_default: false, ..place })?;
+                self.value(value, Place { needed: item, has_default: false, ..place }, path)?;
             }
             (Value::Object(fields), BaseType::Named(name))
                 if TYPES.input_object(name).is_some() =>
@@ -185,17 +219,27 @@ impl<'d> Part<'d> {
                         has_default: input.has_default,
                         ..place
                     };
-                    self.value(value, place)?;
+                    self.value(value, place, &path.field(key, name))?;
                 }
             }
-            (_, BaseType::Named(name)) if !is_of(value, name) => return Err(place.misfit(value)),
+            (_, BaseType::Named(name)) if !is_of(value, name) => {
+                return Err(place.misfit(value, path));
+            }
+            (_, BaseType::Named(name)) if !path.is_of_item() => {
+                let literal = value.clone().into_const();
+                let fault = literal.and_then(|literal| fault_of_scalar(name, &literal));
+                if let Some(fault) = fault {
+                    let message = format!("invalid value of {}: {fault}", shown(place.argument));
+                    return Err(with_argument(message, place.pos, path.to_string()));
+                }
+            }
             _ => {}
         }
         Ok(())
     }
 
     fn check(&self, variables: &HashMap<&Name, &VariableDefinition>) -> Result<(), ServerError> {
-        for Usage { variable, place } in &self.usages {
+        for Usage { variable, place, path } in &self.usages {
             let Some(definition) = variables.get(variable) else { continue };
             let declared = &definition.var_type.node;
             let default = definition.default_value.as_ref().map(|value| &value.node);
@@ -213,7 +257,7 @@ impl<'d> Part<'d> {
                     place.argument,
                     place.needed
                 );
-                return Err(ServerError::new(message, Some(place.pos)));
+                return Err(with_argument(message, place.pos, path.clone()));
             }
         }
         Ok(())
@@ -221,7 +265,7 @@ impl<'d> Part<'d> {
 }
 
 impl Place<'_> {
-    fn misfit(&self, value: &Value) -> ServerError {
+    fn misfit(&self, value: &Value, path: &Path<'_>) -> ServerError {
         let values = TYPES.enum_values(named(self.needed)).map(|values| {
             let values: Vec<&str> = values.iter().map(Name::as_str).collect();
             format!(" ({})", values.join(", "))
@@ -233,7 +277,7 @@ impl Place<'_> {
             values.unwrap_or_default(),
             shown(&value.to_string())
         );
-        ServerError::new(message, Some(self.pos))
+        with_argument(message, self.pos, path.to_string())
     }
 }
 

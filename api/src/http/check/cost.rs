@@ -352,7 +352,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_copied_for_each_object_is_bounded() {
-        let query = "query($k: [String!]!) { boards(first: 100) { nodes { standings { ranks(members: $k) { rank } } } } }";
+        let query = "query($k: [String!]!) { boards(first: 100) { nodes { standings { entries(members: $k) { rank } } } } }";
         let keys = serde_json::json!({ "k": vec!["x".repeat(1000); 100] });
         let error = cost_of(query, keys).unwrap_err();
         assert!(error.message.contains("arguments"), "{}", error.message);

@@ -40,7 +40,7 @@ pub type Inputs = HashMap<Name, Input>;
 
 impl Types {
     fn of_schema() -> Self {
-        let schema = async_graphql::parser::parse_schema(crate::graphql::sdl());
+        let schema = async_graphql::parser::parse_schema(crate::graphql::definitions());
         let mut types = Self::default();
         for definition in schema.expect("the schema is valid").definitions {
             let TypeSystemDefinition::Type(of) = definition else {

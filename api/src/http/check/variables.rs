@@ -3,13 +3,14 @@
 
 use std::collections::HashSet;
 
-use async_graphql::parser::types::{BaseType, ExecutableDocument, OperationDefinition, Type};
+use async_graphql::parser::types::{ExecutableDocument, OperationDefinition};
 use async_graphql::{ServerError, Value, Variables};
 use async_graphql_value::Name;
 use engine::settings::RequestLimits;
 
+use super::arguments::path_of;
 use super::meant;
-use super::types::TYPES;
+use super::values::{Path, fault, with_argument};
 use crate::error::Error;
 use crate::http::response::server_error;
 
@@ -48,19 +49,29 @@ pub fn check(
         let position = definition.pos;
         let definition = &definition.node;
         let (name, needed) = (&definition.name.node, &definition.var_type.node);
-        let error = |message: String| Err(ServerError::new(message, Some(position)));
+        let error = |message: String, rest: &str| {
+            // As the argument that the variable stands in, for a client that knows no variables.
+            let argument = path_of(document, operation, name);
+            match argument {
+                Some(argument) => {
+                    Err(with_argument(message, position, format!("{argument}{rest}")))
+                }
+                None => Err(ServerError::new(message, Some(position))),
+            }
+        };
         let value = variables.get(name);
         let is_missing = match value {
             Some(value) => *value == Value::Null,
             None => definition.default_value.is_none(),
         };
         if is_missing && !needed.nullable {
-            return error(format!("missing variable ${name}: expected {needed}"));
+            return error(format!("missing variable ${}: expected {needed}", name), "");
         }
         if let Some(value) = value
-            && let Some(found) = other_shape(needed, value)
+            && let Some((path, fault)) = fault(needed, value, &Path::of(name))
         {
-            return error(format!("invalid variable ${name}: expected {needed}, found {found}"));
+            let rest = &path[name.len()..];
+            return error(format!("invalid variable ${}{rest}: {fault}", name), rest);
         }
     }
     Ok(())
@@ -128,25 +139,6 @@ fn measure(
     }
 }
 
-/// The shape of a value, if the type cannot have such a value.
-fn other_shape(needed: &Type, value: &Value) -> Option<&'static str> {
-    match (&needed.base, value) {
-        (_, Value::Null) => None,
-        (BaseType::List(item), Value::List(items)) => {
-            items.iter().find_map(|value| other_shape(item, value))
-        }
-        // A single value stands for a list of one.
-        (BaseType::List(item), value) => other_shape(item, value),
-        (BaseType::Named(_), Value::List(_)) => Some("a list"),
-        (BaseType::Named(name), Value::Object(_)) => {
-            TYPES.input_object(name).is_none().then_some("an object")
-        }
-        (BaseType::Named(name), _) => {
-            TYPES.input_object(name).is_some().then_some("a single value")
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,13 +160,48 @@ mod tests {
         assert_eq!(fits("Int", serde_json::Value::Null), None);
         assert_eq!(fits("[Int!]!", serde_json::json!([1, 2])), None);
         assert_eq!(fits("[Int]", serde_json::json!(1)), None);
-        assert_eq!(fits("SubmitScoresInput", serde_json::json!({})), None);
+        assert_eq!(
+            fits("SubmitScoresInput", serde_json::json!({ "board": "b", "scores": [] })),
+            None
+        );
         let found = |declared: &str, value| fits(declared, value).unwrap();
         assert!(found("Int", serde_json::json!([[0]])).ends_with("found a list"));
         assert!(found("Int", serde_json::json!({})).ends_with("found an object"));
         assert!(found("[[Int]]", serde_json::json!([[[1]]])).ends_with("found a list"));
         assert!(found("SubmitScoresInput!", serde_json::json!("x")).ends_with("a single value"));
+        assert!(found("SubmitScoresInput!", serde_json::json!({})).ends_with("found nothing"));
+        assert!(found("String", serde_json::json!(1)).ends_with("expected String, found \"1\""));
+        assert!(found("RankMethod", serde_json::json!("NONE")).contains("found"));
+        assert_eq!(fits("RankMethod", serde_json::json!("DENSE")), None);
+        assert!(found("DateTime", serde_json::json!("2025-01-01")).contains("RFC 3339"));
         assert!(found("Int!", serde_json::Value::Null).starts_with("missing variable $v"));
+    }
+
+    #[test]
+    fn a_fault_has_the_path_of_its_argument() {
+        let argument = |query: &str, json: serde_json::Value| {
+            let document = async_graphql::parser::parse_query(query).unwrap();
+            let mut variables = Variables::from_json(json);
+            let error = check(&document, None, &mut variables, &limits()).err()?;
+            error.extensions?.get("argument").cloned()
+        };
+        let submit = "mutation($i: SubmitScoresInput!) { submitScores(input: $i) { accepted } }";
+        let score = |score: serde_json::Value| {
+            let good = serde_json::json!({ "member": "a", "score": 1 });
+            serde_json::json!({ "i": { "board": "b", "scores": [good, score] } })
+        };
+        let none = |score_json| argument(submit, score(score_json));
+        let at = |path: &str| Some(Value::from(path));
+        assert_eq!(none(serde_json::json!({ "member": "a", "score": 1.5, "at": "x" })), None);
+        assert_eq!(
+            none(serde_json::json!({ "member": 1, "score": 1 })),
+            at("input.scores[1].member")
+        );
+        assert_eq!(none(serde_json::json!({ "member": "a" })), at("input.scores[1].score"));
+        let of_part = "mutation($s: [ScoreInput!]!) { ...f }
+            fragment f on Mutation { submitScores(input: { board: \"b\", scores: $s }) { accepted } }";
+        let scores = serde_json::json!({ "s": [{ "member": "a", "score": null }] });
+        assert_eq!(argument(of_part, scores), at("input.scores[0].score"));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use async_graphql::{PathSegment, Response, ServerError, Value};
 use async_graphql_value::Name;
 use indexmap::IndexMap;
 
+use crate::graphql::DESCRIPTION;
 use crate::http::check::meant;
 use crate::http::check::types::TYPES;
 
@@ -30,6 +31,7 @@ pub fn complete(
     };
     let mut asked = Asked::default();
     asked.collect(&operation.selection_set.node, document, None);
+    asked.describe(&mut response.data);
     let failures = Failures::of(&response.errors);
     if failures.0.is_empty() {
         return asked.order(&mut response.data);
@@ -88,6 +90,18 @@ impl<'d> Asked<'d> {
                         self.collect(&fragment.node.selection_set.node, document, on);
                     }
                 }
+            }
+        }
+    }
+
+    /// Puts the description of the schema in the place of async-graphql's own sentence.
+    fn describe(&self, data: &mut Value) {
+        let Value::Object(fields) = data else { return };
+        for (key, field) in self.0.iter().filter(|(_, field)| *field.name == "__schema") {
+            let Some(Value::Object(schema)) = fields.get_mut(*key) else { continue };
+            let below = field.below.0.iter();
+            for (key, _) in below.filter(|(_, field)| *field.name == "description") {
+                schema.insert((*key).clone(), DESCRIPTION.into());
             }
         }
     }

@@ -1,7 +1,7 @@
 -- A fast-forward of one partition: writes everything below, or nothing.
 -- KEYS  head, log, sizes, then the keys of the writes
 -- ARGV  expected head, new head, log entry id, log entry, then writes (see write.lua)
--- returns DONE, STALE (another head), RESTARTED (the head is not of this server's run, or the log
+-- returns DONE, and behind it the ranks that the writes read; STALE (another head), RESTARTED (the head is not of this server's run, or the log
 -- does not take the entry) or TYPE <key>
 local head = redis.call('GET', KEYS[1])
 if not head or string.match(head, '%S+$') ~= string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') then
@@ -31,6 +31,6 @@ if sizes ~= 'list' and sizes ~= 'none' then
 end
 local bytes = tonumber(redis.call('LINDEX', KEYS[3], -1) or 0) or 0
 redis.call('RPUSH', KEYS[3], bytes + #ARGV[4])
-apply_writes(5)
+local ranks = apply_writes(5)
 redis.call('SET', KEYS[1], ARGV[2])
-return 'DONE'
+return #ranks == 0 and 'DONE' or 'DONE ' .. table.concat(ranks, ' ')

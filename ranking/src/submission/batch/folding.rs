@@ -21,15 +21,20 @@ pub(crate) struct Folding<'a> {
 }
 
 impl<'a> Folding<'a> {
-    /// Changes the member's entries in all standings that the submission touches, or in none.
-    pub(crate) fn admit(&mut self, submission: &Submission, places: &[TouchedEntry]) -> Result<()> {
+    /// Changes the member's entries in all standings that the submission touches, or in none. Says
+    /// of each whether its key became better.
+    pub(crate) fn admit(
+        &mut self,
+        submission: &Submission,
+        places: &[TouchedEntry],
+    ) -> Result<Vec<bool>> {
         let rules = &submission.board.rules;
         let earned_ms = submission.earned_ms(self.batch.now_ms);
         if rules.policy != Policy::Sum {
             // A score without effect now might count after a removal.
             rules.check_score(submission.score)?;
         }
-        let mut moved = Vec::with_capacity(places.len());
+        let (mut moved, mut improved) = (Vec::with_capacity(places.len()), vec![]);
         for touch in places {
             let (id, period) = self.standings(touch.place);
             let state = match (self.state(submission, touch.place)?, touch.from) {
@@ -37,13 +42,16 @@ impl<'a> Folding<'a> {
                 (state, _) => state,
             };
             let event = rules.first(id.window, submission.score, earned_ms);
-            moved.push(rules.key(id.window, period, rules.fold(id.window, state, event))?);
+            let key = rules.key(id.window, period, rules.fold(id.window, state, event))?;
+            let last = state.map(|state| rules.key(id.window, period, state)).transpose()?;
+            improved.push(last.is_none_or(|last| key < last));
+            moved.push(key);
         }
         for (touch, key) in places.iter().zip(moved) {
             let (standings, member) = touch.place;
             self.keys[standings][member] = Ok(Some(key));
         }
-        Ok(())
+        Ok(improved)
     }
 
     pub(crate) fn standings(&self, (standings, _): EntryIndex) -> (&'a StandingsId, &'a Period) {

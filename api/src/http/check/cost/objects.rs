@@ -16,7 +16,8 @@ use crate::graphql::types::connection::{PAGE_DEFAULT, PAGE_MAX};
 
 /// Fields that answer with a page, each with its default length. Their `nodes` and `edges` count
 /// for each item, and their other fields once.
-const PAGES: [(&str, usize); 9] = [
+const PAGES: [(&str, usize); 10] = [
+    ("segments", PAGE_DEFAULT),
     ("top", PAGE_DEFAULT),
     ("boards", PAGE_DEFAULT),
     ("friends", PAGE_DEFAULT),
@@ -32,7 +33,7 @@ const PAGES: [(&str, usize); 9] = [
 pub const ITEMS: [&str; 2] = ["edges", "nodes"];
 
 /// Fields that answer with a list of at most so many objects, by no argument's choice.
-const LISTS: [(&str, u64); 2] = [("windows", 17), ("missing", 100)];
+const LISTS: [(&str, u64); 1] = [("windows", 17)];
 
 /// Lists in the answer to a query about the schema, each with the number of objects it counts for.
 const SCHEMA_LISTS: [(&str, u64); 8] = [
@@ -53,7 +54,7 @@ const COUNTS: [&str; 3] = ["first", "last", "buckets"];
 const AROUND: [&str; 2] = ["above", "below"];
 
 /// Arguments whose length is the number of objects that a field answers with.
-const LENGTHS: [&str; 4] = ["members", "keys", "boards", "input"];
+const LENGTHS: [&str; 5] = ["members", "keys", "boards", "windows", "input"];
 
 /// Fields without a selection whose value the object has. All others may have to wait, which takes
 /// memory, and count as look-ups.
@@ -84,7 +85,7 @@ const PLAIN: [&str; 22] = [
 
 /// Fields that take more than a point whatever they find, each with its points besides. Resolvers
 /// pay for the rest, by what they find.
-const PRICES: [(&str, u64); 13] = [
+const PRICES: [(&str, u64); 14] = [
     ("addFriend", 1200),
     ("board", 20),
     ("boards", 40),
@@ -96,6 +97,7 @@ const PRICES: [(&str, u64); 13] = [
     ("periods", 20),
     ("removeFriend", 200),
     ("searchMembers", 200),
+    ("segments", 40),
     ("standings", 10),
     ("top", 10),
 ];
@@ -289,11 +291,12 @@ mod tests {
 
     /// Lists of objects that need no argument to bound them: they are as long as the input that
     /// their parent has multiplied already.
-    const BOUNDED_LISTS: [&str; 2] = ["MembersPayload.members", "SubmitScoresPayload.results"];
+    const BOUNDED_LISTS: [&str; 2] =
+        ["UpsertMembersPayload.members", "SubmitScoresPayload.results"];
 
     #[test]
     fn every_field_that_answers_with_a_page_or_a_list_has_a_cost() {
-        let schema = async_graphql::parser::parse_schema(crate::graphql::sdl()).unwrap();
+        let schema = async_graphql::parser::parse_schema(crate::graphql::definitions()).unwrap();
         let types = schema.definitions.iter().filter_map(|definition| match definition {
             TypeSystemDefinition::Type(of) => Some(&of.node),
             _ => None,
@@ -339,11 +342,7 @@ mod tests {
                     .default_value
                     .as_ref()
                     .and_then(|value| Argument::Known(&value.node).number());
-                assert_eq!(
-                    default.unwrap_or(PAGE_DEFAULT as u64),
-                    *length as u64,
-                    "{object}.{name}"
-                );
+                assert_eq!(default, Some(*length as u64), "{object}.{name}");
                 pages.insert(name);
             } else if is_list && is_object(base) {
                 let counts = [&COUNTS[..], &AROUND, &LENGTHS].concat();
@@ -371,8 +370,11 @@ mod tests {
                 .changes(&operation.node.selection_set.node, &document)
         };
         let none = serde_json::json!({});
-        assert_eq!(changes("mutation { deleteBoard(slug: \"x\") { slug } }", none.clone()), 1);
-        let friends = "mutation { addFriend(member: \"a\", friend: \"b\") { member { key } } removeFriend(member: \"a\", friend: \"b\") { member { key } } }";
+        assert_eq!(
+            changes("mutation { deleteBoard(input: { slug: \"x\" }) { slug } }", none.clone()),
+            1
+        );
+        let friends = "mutation { addFriend(input: { member: \"a\", friend: \"b\" }) { member { key } } removeFriend(input: { member: \"a\", friend: \"b\" }) { member { key } } }";
         assert_eq!(changes(friends, none.clone()), 5 + 3);
         let literal = "mutation { submitScores(input: { board: \"x\", scores: [{ member: \"a\", score: 1 }, { member: \"b\", score: 2 }] }) { accepted } }";
         assert_eq!(changes(literal, none.clone()), 2);

@@ -1,0 +1,48 @@
+//! The segments of a board: standings of their own, as connections of them.
+
+use async_graphql::connection::{Edge, EmptyFields};
+use async_graphql::{Context, Result};
+use entity::standings::standing;
+
+use super::Board;
+use crate::error::Error;
+use crate::graphql::price;
+use crate::graphql::request::{app, state};
+use crate::graphql::standings::{Choice, Standings};
+use crate::graphql::types::connection::{Connection, PageCursor, limit};
+
+/// A page of the standings of each segment that has entries in "all", ordered by segment.
+pub(crate) async fn segments_page(
+    ctx: &Context<'_>,
+    board: &Board,
+    choice: Choice,
+    first: Option<i32>,
+    after: Option<&str>,
+) -> Result<Connection<Standings, EmptyFields>, Error> {
+    let _reading = state(ctx).loaders.reading();
+    if choice.segment.is_some() {
+        let message = "invalid segment: expected none, as all of them are listed";
+        return Err(Error::bad_input(message).at("of.segment"));
+    }
+    let limit = limit("first", first)?;
+    let after_segment = after.map(PageCursor::place::<String>).transpose();
+    let after_segment = after_segment.map_err(|error| error.at("after"))?;
+    state(ctx).spend((limit as u64 + 1) * price::select(1))?;
+    let (db, no) = (&app(ctx).deployment.reads, board.0.row.no);
+    // Everyone is the empty segment, which comes before all others.
+    let after_segment = after_segment.unwrap_or_default();
+    let mut found = match board.0.segment_by.is_empty() {
+        true => vec![],
+        false => standing::segments_after(db, no, after_segment, limit + 1).await?,
+    };
+    let has_next = found.len() > limit;
+    found.truncate(limit);
+    let mut connection = Connection::new(after.is_some(), has_next);
+    for segment in found {
+        let cursor = PageCursor::of(&segment);
+        let choice = Choice { segment: Some(segment), ..choice.clone() };
+        let standings = Standings::choose(app(ctx), &board.0, choice, state(ctx).now_ms)?;
+        connection.edges.push(Edge::new(cursor, standings));
+    }
+    Ok(connection)
+}

@@ -1,0 +1,172 @@
+//! The choice of standings: by a client's words, by a page cursor, or as the period before others.
+
+use std::sync::Arc;
+
+use async_graphql::{Context, InputObject};
+use engine::read::choice::{self, PeriodChoice, Unreadable};
+use entity::board::check_segment;
+use ranking::shown;
+use ranking::store::read::RankedEntry;
+use ranking::submission::effect::Effect;
+
+use super::Standings;
+use crate::app::App;
+use crate::cache::boards::CachedBoard;
+use crate::error::Error;
+use crate::graphql::request::{app, state};
+use crate::graphql::types::connection::EntryCursor;
+use crate::graphql::types::scalar::DateTime;
+
+/// Selects standings of a board; by default, those of everyone in "all".
+#[derive(InputObject, Debug, Clone)]
+pub struct StandingsOf {
+    /// The window's name.
+    #[graphql(default_with = "Some(\"all\".to_owned())")]
+    window: Option<String>,
+    /// The label of the period; the present period by default.
+    period: Option<String>,
+    /// An instant in the period, instead of `period`.
+    at: Option<DateTime>,
+    /// The segment, such as "region:eu"; everyone by default.
+    segment: Option<String>,
+}
+
+/// A choice among the standings of a board.
+#[derive(Debug, Clone)]
+pub struct Choice {
+    /// The window's name.
+    pub window: String,
+    /// An instant in the period, in Unix milliseconds.
+    pub at_ms: Option<i64>,
+    /// The period's label.
+    pub period: Option<String>,
+    /// The segment.
+    pub segment: Option<String>,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self { window: "all".to_owned(), at_ms: None, period: None, segment: None }
+    }
+}
+
+impl From<Option<StandingsOf>> for Choice {
+    /// An explicit null means the default, as an absent field does.
+    fn from(of: Option<StandingsOf>) -> Self {
+        let all = Self::default();
+        let Some(of) = of else { return all };
+        Self {
+            window: of.window.unwrap_or(all.window),
+            at_ms: of.at.map(|at| at.0),
+            period: of.period,
+            segment: of.segment,
+        }
+    }
+}
+
+impl Standings {
+    /// The standings that a choice names.
+    pub(crate) fn choose(
+        app: &App,
+        board: &Arc<CachedBoard>,
+        choice: Choice,
+        now_ms: i64,
+    ) -> crate::error::Result<Self> {
+        let period = match (choice.period, choice.at_ms) {
+            (Some(_), Some(_)) => {
+                let message = "both at and period are given: expected one of them";
+                return Err(Error::bad_input(message).at("of.at"));
+            }
+            (Some(label), None) => PeriodChoice::Label(label),
+            (None, Some(at_ms)) => PeriodChoice::At(at_ms),
+            (None, None) => PeriodChoice::Present,
+        };
+        let period_chosen = period != PeriodChoice::Present;
+        let segment = choice.segment.unwrap_or_default();
+        let (slug, segment_by) = (&board.row.slug, &board.segment_by);
+        check_segment(slug, segment_by, &segment)
+            .map_err(|error| Error::from(error).at("of.segment"))?;
+        let argument = if matches!(period, PeriodChoice::At(_)) { "of.at" } else { "of.period" };
+        let no_window = || Unreadable::no_window(&board.board, slug, &shown(&choice.window));
+        let window = choice.window.parse().map_err(|_| Error::from(no_window()).at("of.window"))?;
+        let choice = choice::Choice { window, period, segment };
+        let resolved = choice.resolve(&board.board, slug, segment_by, now_ms);
+        let (id, period) = resolved.map_err(|unreadable| {
+            let argument = match unreadable {
+                Unreadable::NoWindow(_) => Some("of.window"),
+                Unreadable::Invalid(_) => Some(argument),
+                Unreadable::Filling { .. } => None,
+            };
+            let error = Error::from(unreadable);
+            argument.map_or(error.clone(), |argument| error.at(argument))
+        })?;
+        Ok(Self::new(app, board, id, period, period_chosen))
+    }
+
+    /// The standings of everyone in "all".
+    pub(crate) fn of_all_time(
+        ctx: &Context<'_>,
+        board: &Arc<CachedBoard>,
+    ) -> crate::error::Result<Self> {
+        Self::choose(app(ctx), board, Choice::default(), state(ctx).now_ms)
+    }
+
+    /// The standings of an effect of a submission.
+    pub(crate) fn of_effect(app: &App, board: &Arc<CachedBoard>, effect: &Effect) -> Self {
+        Self::new(app, board, effect.id.clone(), effect.period.clone(), true)
+    }
+
+    /// The standings of the period before this one; `None` if there is none, as in windows
+    /// without periods.
+    pub(crate) fn last_period(&self, app: &App) -> crate::error::Result<Option<Self>> {
+        let (window, rules) = (self.read.id.window, &self.read.rules);
+        let last_ms = self.read.period.present_from_ms - 1;
+        if !window.has_periods() || last_ms < 0 {
+            return Ok(None);
+        }
+        let period = window.period_at(last_ms, &rules.zone)?;
+        Ok(Some(self.of_period(app, period)))
+    }
+
+    /// The place of a page cursor, if there is one, and the standings in which the page continues.
+    pub(crate) fn resume(
+        &self,
+        app: &App,
+        cursor: Option<&str>,
+    ) -> crate::error::Result<(Self, Option<RankedEntry>)> {
+        let Some(cursor) = cursor else {
+            return Ok((self.clone(), None));
+        };
+        let (list, cursor) = self.list_of(app, cursor)?;
+        Ok((list, Some(cursor.place()?)))
+    }
+
+    /// A page cursor, and the standings in which it continues.
+    pub(crate) fn list_of(
+        &self,
+        app: &App,
+        cursor: &str,
+    ) -> crate::error::Result<(Self, EntryCursor)> {
+        let cursor = EntryCursor::decode(cursor)?;
+        let id = &self.read.id;
+        if cursor.board() != (id.board, id.generation)
+            || cursor.list() != (&id.segment, &id.window.to_string())
+        {
+            return Err(Error::bad_input(
+                "invalid page cursor: it is of another list; expected one from this list",
+            ));
+        }
+        if cursor.period() == id.period {
+            return Ok((self.clone(), cursor));
+        }
+        if self.period_chosen {
+            return Err(Error::bad_input(format!(
+                "invalid page cursor: it is of the period {}, but the request asks for {}",
+                cursor.period(),
+                id.period
+            )));
+        }
+        let period = id.window.period_named(cursor.period(), &self.read.rules.zone)?;
+        Ok((self.of_period(app, period), cursor))
+    }
+}

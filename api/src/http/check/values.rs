@@ -1,0 +1,143 @@
+//! Values that their types do not take, in the arguments of a document and in variables: the fault
+//! of each, and its path.
+
+use std::fmt;
+
+use async_graphql::parser::types::{BaseType, Type};
+use async_graphql::{Pos, ServerError, Value};
+use ranking::shown;
+
+use super::types::TYPES;
+use crate::graphql::types::scalar::{DateTime, Decimal, Readable};
+
+/// The input object whose scalars are judged with its item of a list: a bad one refuses that score
+/// and not the request.
+const ITEM: &str = "ScoreInput";
+
+/// The path of a value in an argument: `input.scores[1].score`.
+pub struct Path<'p> {
+    outer: Option<&'p Path<'p>>,
+    step: Step<'p>,
+    is_of_item: bool,
+}
+
+enum Step<'p> {
+    Name(&'p str),
+    Item(usize),
+}
+
+impl<'p> Path<'p> {
+    /// The path of an argument or a variable.
+    pub fn of(name: &'p str) -> Self {
+        Self { outer: None, step: Step::Name(name), is_of_item: false }
+    }
+
+    /// The path of a field of an input object of some type.
+    pub fn field(&'p self, name: &'p str, type_name: &str) -> Self {
+        Self { outer: Some(self), step: Step::Name(name), is_of_item: type_name == ITEM }
+    }
+
+    /// The path of an item of a list.
+    pub fn item(&'p self, index: usize) -> Self {
+        Self { outer: Some(self), step: Step::Item(index), is_of_item: self.is_of_item }
+    }
+
+    /// True for a scalar that is judged with its item.
+    pub fn is_of_item(&self) -> bool {
+        self.is_of_item
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(outer) = self.outer {
+            write!(out, "{outer}")?;
+        }
+        match (self.outer, &self.step) {
+            (None, Step::Name(name)) => write!(out, "{name}"),
+            (Some(_), Step::Name(name)) => write!(out, ".{name}"),
+            (_, Step::Item(index)) => write!(out, "[{index}]"),
+        }
+    }
+}
+
+/// An error at a place of the document, of the argument with a path.
+pub fn with_argument(message: String, pos: Pos, argument: String) -> ServerError {
+    let mut error = ServerError::new(message, Some(pos));
+    error.extensions.get_or_insert_default().set("argument", argument);
+    error
+}
+
+/// The fault of a value of a variable, and its path; `None` if its type takes it.
+pub fn fault(needed: &Type, value: &Value, path: &Path<'_>) -> Option<(String, String)> {
+    let found = |found: &str| Some((path.to_string(), format!("expected {needed}, found {found}")));
+    match (&needed.base, value) {
+        (_, Value::Null) if needed.nullable => None,
+        (_, Value::Null) => found("null"),
+        (BaseType::List(item), Value::List(items)) => {
+            let mut items = items.iter().enumerate();
+            items.find_map(|(index, value)| fault(item, value, &path.item(index)))
+        }
+        // A single value stands for a list of one.
+        (BaseType::List(item), value) => fault(item, value, path),
+        (BaseType::Named(_), Value::List(_)) => found("a list"),
+        (BaseType::Named(name), Value::Object(fields)) => {
+            let Some(inputs) = TYPES.input_object(name) else { return found("an object") };
+            let mut missing: Vec<_> = inputs
+                .iter()
+                .filter(|(key, input)| {
+                    !input.of.nullable && !input.has_default && !fields.contains_key(*key)
+                })
+                .collect();
+            missing.sort_unstable_by_key(|(key, _)| *key);
+            if let Some((key, input)) = missing.first() {
+                let message = format!("expected {}, found nothing", input.of);
+                return Some((path.field(key, name).to_string(), message));
+            }
+            fields
+                .iter()
+                .find_map(|(key, value)| fault(&inputs.get(key)?.of, value, &path.field(key, name)))
+        }
+        (BaseType::Named(name), _) if TYPES.input_object(name).is_some() => found("a single value"),
+        (BaseType::Named(_), _) if path.is_of_item() && is_custom(needed) => None,
+        (BaseType::Named(name), value) if !is_of(name, value) => found(&shown(&value.to_string())),
+        (BaseType::Named(name), value) => Some((path.to_string(), fault_of_scalar(name, value)?)),
+    }
+}
+
+/// The fault of a value of a scalar of ours; `None` for every other type.
+pub fn fault_of_scalar(type_name: &str, value: &Value) -> Option<String> {
+    match type_name {
+        "Decimal" => Decimal::read(value).err(),
+        "DateTime" => DateTime::read(value).err(),
+        _ => None,
+    }
+}
+
+fn is_custom(of: &Type) -> bool {
+    matches!(&of.base, BaseType::Named(name) if matches!(name.as_str(), "Decimal" | "DateTime"))
+}
+
+/// True unless a value of a variable, no list and no object, is none of the type: an enum or a
+/// scalar of the specification.
+fn is_of(type_name: &str, value: &Value) -> bool {
+    if let Some(values) = TYPES.enum_values(type_name) {
+        return match value {
+            Value::String(name) => values.iter().any(|value| value == name.as_str()),
+            Value::Enum(name) => values.contains(name),
+            _ => false,
+        };
+    }
+    let integer = match value {
+        Value::Number(number) => number.as_i64(),
+        _ => None,
+    };
+    match type_name {
+        "Int" => integer.is_some_and(|integer| i32::try_from(integer).is_ok()),
+        "Float" => matches!(value, Value::Number(_)),
+        "String" => matches!(value, Value::String(_)),
+        "ID" => matches!(value, Value::String(_)) || integer.is_some(),
+        "Boolean" => matches!(value, Value::Boolean(_)),
+        _ => true,
+    }
+}
