@@ -22,7 +22,7 @@ const CHECK_AGE_MAX: Duration = Duration::from_secs(5);
 const TOKENS_MAX: u64 = 10_000;
 
 /// The scope of an access token. Each scope includes those before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
 pub enum Scope {
     /// Reads everything, private boards too.
     Read,
@@ -41,6 +41,8 @@ pub struct Principal {
     pub scope: Scope,
     /// The member that the token is bound to; `None` for a service's token.
     pub member: Option<String>,
+    /// When the token expires, in Unix milliseconds; `None` for never.
+    pub expires_at_ms: Option<i64>,
 }
 
 /// Checks access tokens, and remembers those that were good.
@@ -54,7 +56,6 @@ pub struct Access {
 #[derive(Debug)]
 struct Checked {
     principal: Arc<Principal>,
-    expires_at_ms: Option<i64>,
     at: Instant,
 }
 
@@ -146,12 +147,12 @@ impl Access {
         };
         let good = row.filter(|row| row.hash == hash && row.revoked_at_ms.is_none());
         let checked = good.map(|row| Checked {
-            expires_at_ms: row.expires_at_ms,
             at,
             principal: Arc::new(Principal {
                 id: row.id.into(),
                 scope: row.scope.into(),
                 member: row.member,
+                expires_at_ms: row.expires_at_ms,
             }),
         });
         let Some((checked, principal)) = checked.and_then(|checked| {
@@ -170,7 +171,7 @@ impl Access {
 impl Checked {
     /// The principal, unless the token has expired.
     fn principal_at(&self, now_ms: i64) -> Option<Arc<Principal>> {
-        let has_expired = self.expires_at_ms.is_some_and(|end_ms| end_ms <= now_ms);
+        let has_expired = self.principal.expires_at_ms.is_some_and(|end_ms| end_ms <= now_ms);
         (!has_expired).then(|| self.principal.clone())
     }
 }

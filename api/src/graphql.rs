@@ -12,23 +12,25 @@ pub mod query;
 pub mod request;
 pub mod standings;
 pub mod submission;
+pub mod subscription;
 pub(crate) mod types;
 
-use async_graphql::{EmptySubscription, Schema};
+use async_graphql::Schema;
 
 use crate::app::SharedApp;
 use mutation::Mutation;
 use query::Query;
+use subscription::Subscription;
 
 /// Laurel's schema.
-pub type LaurelSchema = Schema<Query, Mutation, EmptySubscription>;
+pub type LaurelSchema = Schema<Query, Mutation, Subscription>;
 
 /// The schema as text, as `laurel schema` prints it.
 pub fn sdl() -> String {
-    Schema::build(Query, Mutation, EmptySubscription).finish().sdl()
+    Schema::build(Query, Mutation, Subscription).finish().sdl()
 }
 
 /// The executable schema. The limits of requests are checked before it sees them.
 pub fn schema(app: SharedApp) -> LaurelSchema {
-    Schema::build(Query, Mutation, EmptySubscription).data(app).finish()
+    Schema::build(Query, Mutation, Subscription).data(app).finish()
 }

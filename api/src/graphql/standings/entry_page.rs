@@ -120,7 +120,7 @@ impl Standings {
         })
     }
 
-    fn connection(
+    pub(crate) fn connection(
         &self,
         placed: Vec<RankedEntry>,
         first: u64,
