@@ -8,9 +8,8 @@
 //!
 //! The follower looks at the heads of all partitions, in one round trip. Where one has moved it
 //! reads the log, and wakes the topics of the boards that its commits are about. A topic reads its
-//! standings: the longest page and all members that anyone follows. Whoever follows a part that is
-//! another one than before learns of it. All of them keep the last value only, so that nothing
-//! queues.
+//! standings: the longest page and all members that anyone follows. A feed learns when its part
+//! is another one than before. All of them keep the last value only, so that nothing queues.
 
 mod follower;
 mod topic;
@@ -77,7 +76,7 @@ impl Topics {
         self.lock().values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Forgets a topic that nobody follows.
+    /// Forgets a topic without followers.
     fn forget(&self, name: &StandingsId) {
         let mut by_name = self.lock();
         if by_name.get(name).is_some_and(|topic| topic.strong_count() == 0) {

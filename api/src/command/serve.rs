@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use engine::deployment::{Deployment, files};
-use engine::process::StopSignals;
+use engine::process::{StopSignals, open_many_files};
 use engine::settings::stores::Missing;
 use engine::settings::{ConnectionSettings, ServeSettings};
 use entity::access_token;
@@ -90,6 +90,7 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
         retention,
     } = serve;
     stores.log.start("info")?;
+    open_many_files();
     // Settings are checked before anything is made.
     connections.connections_max()?;
     let sockets_max = live.sockets_max(&connections)?;

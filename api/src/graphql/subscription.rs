@@ -1,7 +1,7 @@
 //! The subscriptions: parts of standings, pushed when they change.
 //!
-//! An execution gives one answer. Whoever pushes executes the document again after each change,
-//! with the same [`Following`]: so all fields of an answer are those of one instant.
+//! An execution gives one answer. A feed executes the document again after each change, with the
+//! same [`Following`]: so all fields of an answer are those of one instant.
 
 use std::sync::Arc;
 
@@ -91,12 +91,10 @@ impl Subscription {
         let standings = standings(ctx, &board, window, period, segment).await?;
         state(ctx).spend(price::page(&standings.read, first + 1))?;
         let following = ctx.data::<Following>()?;
-        let Part::Page(mut entries) = following.part(ctx, &standings, Want::Page(first)).await?
-        else {
+        let part = following.part(ctx, &standings, Want::Page(first)).await?;
+        let Part::Page(entries, has_next) = part else {
             return Err(Error::internal(&"a page was followed, and an entry came").into());
         };
-        let has_next = entries.len() > first;
-        entries.truncate(first);
         Ok(once(std::future::ready(standings.connection(entries, 0, false, has_next))))
     }
 

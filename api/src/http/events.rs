@@ -46,7 +46,7 @@ pub struct Asked<'a> {
     pub bytes: usize,
     /// The headers.
     pub headers: HeaderMap,
-    /// What the door knows of the connection.
+    /// The facts that the door knows of the connection.
     pub extensions: &'a Extensions,
 }
 

@@ -1,5 +1,5 @@
 //! Feeds: subscriptions of the same document, with the same arguments and rights, are executed once
-//! a change, whoever has sent them.
+//! a change, however many clients have sent them.
 //!
 //! A feed keeps its last answer. A socket that is slower takes the last one when it can, and those
 //! before are lost to it: so a slow socket costs nothing, and holds one answer.

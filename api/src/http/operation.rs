@@ -49,7 +49,7 @@ pub struct Update {
     pub points: u64,
 }
 
-/// What an execution came to.
+/// The outcome of an execution.
 pub struct Executed {
     /// The answer, complete.
     pub response: Response,

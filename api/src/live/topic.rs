@@ -37,8 +37,8 @@ pub enum Want {
 /// A part of standings as it was read. Its order and its keys make it another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// The first entries, one more than wanted if there are more.
-    Page(Vec<RankedEntry>),
+    /// The first entries, and true if there are more.
+    Page(Vec<RankedEntry>, bool),
     /// The entry; `None` without one.
     Entry(Option<Found>),
 }
@@ -95,7 +95,7 @@ pub struct Watch {
 }
 
 impl Topic {
-    /// Standings that nobody follows yet.
+    /// Standings without followers.
     pub(super) fn new(topics: &Arc<Topics>, standings: Arc<Standings>) -> Arc<Self> {
         let state = Arc::new(State {
             standings,
@@ -190,7 +190,7 @@ async fn read_on(state: Arc<State>, topics: Arc<Topics>) {
         state.snapshots.send_replace(Snapshot { turn, read: Some(Arc::new(read)) });
         sleep_until(began + READS_INTERVAL.max(2 * began.elapsed())).await;
         if has_failed {
-            // Whether something changed meanwhile or not.
+            // A failed read is repeated, also where nothing has changed since.
             let _ = timeout(RETRY_PAUSE, state.changed.notified()).await;
             state.changed.notify_one();
         }
@@ -234,8 +234,8 @@ impl Snapshot {
         };
         let part = match want {
             Want::Page(first) if *first < contents.limit => {
-                let end = contents.entries.len().min(first + 1);
-                Part::Page(contents.entries[..end].to_vec())
+                let end = contents.entries.len().min(*first);
+                Part::Page(contents.entries[..end].to_vec(), contents.entries.len() > *first)
             }
             Want::Page(_) => return None,
             Want::Entry(member) => Part::Entry(*contents.members.get(member)?),
@@ -320,8 +320,8 @@ mod tests {
         let all = vec![entry(1, "a"), entry(2, "b"), entry(3, "c")];
         let snapshot = snapshot(all.clone(), 3);
         let page = |first| snapshot.part(&Want::Page(first)).map(Result::unwrap);
-        assert_eq!(page(1), Some(Part::Page(all[..2].to_vec())));
-        assert_eq!(page(2), Some(Part::Page(all)));
+        assert_eq!(page(1), Some(Part::Page(all[..1].to_vec(), true)));
+        assert_eq!(page(2), Some(Part::Page(all[..2].to_vec(), true)));
         assert_eq!(page(3), None);
         let of = |name| snapshot.part(&Want::Entry(member(name))).map(Result::unwrap);
         assert_eq!(of("none"), Some(Part::Entry(None)));

@@ -101,8 +101,8 @@ impl async_graphql::Executor for Executor {
     }
 }
 
-/// The token in the payload of `connection_init`: `{"token": …}`, or `{"Authorization": "Bearer …"}`
-/// as of a header; `None` without one.
+/// The token in the payload of `connection_init`: `{"token": …}`, or as a header has it,
+/// `{"Authorization": "Bearer …"}`; `None` without one.
 ///
 /// # Errors
 /// `UNAUTHENTICATED` if it is no text.

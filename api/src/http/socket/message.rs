@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// The longest id of an operation, in bytes.
-const ID_BYTES_MAX: usize = 128;
+const OPERATION_ID_BYTES_MAX: usize = 128;
 
 /// A message of a client.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
@@ -56,7 +56,9 @@ impl Received {
     pub fn read(text: &str) -> Option<Self> {
         let received: Self = serde_json::from_str(text).ok()?;
         match &received {
-            Self::Subscribe { id } | Self::Complete { id } if id.len() > ID_BYTES_MAX => None,
+            Self::Subscribe { id } | Self::Complete { id } if id.len() > OPERATION_ID_BYTES_MAX => {
+                None
+            }
             // Its payload must be a request.
             Self::Subscribe { .. } => ClientMessage::from_bytes(text).is_ok().then_some(received),
             _ => Some(received),
@@ -91,7 +93,7 @@ impl<'a> Sent<'a> {
 /// True if the payload of an answer begins with data that is null. An id may have as many bytes
 /// again as escapes.
 fn has_no_data(text: &str) -> bool {
-    let begin = text.floor_char_boundary(64 + 6 * ID_BYTES_MAX);
+    let begin = text.floor_char_boundary(64 + 6 * OPERATION_ID_BYTES_MAX);
     text[..begin].contains("\"payload\":{\"data\":null,\"errors\"")
 }
 

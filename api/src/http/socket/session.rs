@@ -5,8 +5,8 @@
 //!        <──         <──                  <──
 //! ```
 //!
-//! Both ways to async-graphql hold a message or two, and an answer is written before the next one is
-//! asked for. So a client that takes nothing stops its own answers, and memory stays as it is.
+//! Both ways to async-graphql hold a message or two, and an answer is written before the next one
+//! is asked for. So a client that takes nothing stops its own answers, and memory stays as it is.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -37,10 +37,10 @@ use crate::metrics::METRICS;
 const MESSAGES_WAITING_MAX: usize = 64;
 
 /// How long the other end may take to close, too.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a client that takes nothing may still take to learn why it is closed.
-const SLOW_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+const SLOW_GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A WebSocket that was accepted.
 pub struct Session {
@@ -361,7 +361,7 @@ fn is_too_long(error: &axum::Error) -> bool {
 /// Closes a socket, and waits a moment for the other end to do so.
 async fn say_goodbye(mut socket: WebSocket, close: Close) {
     let frame = CloseFrame { code: close.code(), reason: close.reason().into() };
-    let patience = if close == Close::Slow { SLOW_CLOSE_TIMEOUT } else { CLOSE_TIMEOUT };
+    let patience = if close == Close::Slow { SLOW_GOODBYE_TIMEOUT } else { GOODBYE_TIMEOUT };
     let closing = async {
         if socket.send(Message::Close(Some(frame))).await.is_ok() {
             while let Some(Ok(_)) = socket.recv().await {}
