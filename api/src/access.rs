@@ -23,7 +23,7 @@ const CHECK_AGE_MAX: Duration = Duration::from_secs(5);
 const TOKENS_MAX: u64 = 10_000;
 
 /// The scope of an access token. Each scope includes those before it.
-#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
 pub enum Scope {
     /// Reads everything, private boards too.
     Read,
@@ -42,6 +42,8 @@ pub struct Principal {
     pub scope: Scope,
     /// The member that the token is bound to; `None` for a service's token.
     pub member: Option<String>,
+    /// When the token expires, in Unix milliseconds; `None` for never.
+    pub expires_at_ms: Option<i64>,
 }
 
 /// Checks access tokens, and remembers those that were good.
@@ -55,7 +57,6 @@ pub struct Access {
 #[derive(Debug)]
 struct Checked {
     principal: Arc<Principal>,
-    expires_at_ms: Option<i64>,
     at: Instant,
 }
 
@@ -143,12 +144,12 @@ impl Access {
         };
         let good = row.filter(|row| row.hash == hash && row.revoked_at_ms.is_none());
         let checked = good.map(|row| Checked {
-            expires_at_ms: row.expires_at_ms,
             at,
             principal: Arc::new(Principal {
                 id: row.id.into(),
                 scope: row.scope.into(),
                 member: row.member,
+                expires_at_ms: row.expires_at_ms,
             }),
         });
         let expired = || Error::new(ErrorCode::ExpiredToken, "this access token has expired");
@@ -172,7 +173,7 @@ impl Access {
 impl Checked {
     /// The principal, unless the token has expired.
     fn principal_at(&self, now_ms: i64) -> Option<Arc<Principal>> {
-        let has_expired = self.expires_at_ms.is_some_and(|end_ms| end_ms <= now_ms);
+        let has_expired = self.principal.expires_at_ms.is_some_and(|end_ms| end_ms <= now_ms);
         (!has_expired).then(|| self.principal.clone())
     }
 }

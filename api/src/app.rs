@@ -14,6 +14,7 @@ use crate::cache::friends::Friends;
 use crate::cache::pages::PageCache;
 use crate::cache::recent_members::RecentMembers;
 use crate::health::Health;
+use crate::live::Live;
 use crate::submit::committer::Committers;
 use engine::settings::{CacheSettings, PoolSettings, SubmissionSettings};
 
@@ -29,6 +30,8 @@ pub struct App {
     pub deployment: Deployment,
     /// Standings, from Redis or SQL.
     pub reader: Reader,
+    /// Standings that subscriptions follow.
+    pub live: Live,
     /// The cache of boards.
     pub boards: Boards,
     /// The cache of lists of friends.
@@ -68,8 +71,10 @@ impl App {
         let cache_age = Duration::from_millis(caches.cache_age_ms);
         let bytes_max = caches.page_cache_bytes;
         let pages = PageCache::new(&deployment.store, cache_age, bytes_max);
+        let reader = Reader::new(&deployment, READ_TIMEOUT).with_fallback();
         Self {
-            reader: Reader::new(&deployment, READ_TIMEOUT).with_fallback(),
+            live: Live::start(&deployment, &reader),
+            reader,
             cursors: Cursors::new(&deployment),
             deployment,
             boards: Boards::new(&health),

@@ -66,6 +66,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The message if a board takes longer to move to another number of shards than a request waits.
 const HELD: &str = "this board is moving to another number of shards; try again in a few seconds";
 
+impl ErrorCode {
+    /// True if the client's token is not good.
+    pub fn is_of_token(self) -> bool {
+        matches!(self, Self::Unauthenticated | Self::ExpiredToken)
+    }
+}
+
 impl Error {
     /// An error with a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {

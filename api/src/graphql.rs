@@ -12,16 +12,18 @@ pub mod query;
 pub mod request;
 pub mod standings;
 pub mod submission;
+pub mod subscription;
 pub(crate) mod types;
 
-use async_graphql::{EmptySubscription, SDLExportOptions, Schema};
+use async_graphql::{SDLExportOptions, Schema};
 
 use crate::app::SharedApp;
 use mutation::Mutation;
 use query::Query;
+use subscription::Subscription;
 
 /// Laurel's schema.
-pub type LaurelSchema = Schema<Query, Mutation, EmptySubscription>;
+pub type LaurelSchema = Schema<Query, Mutation, Subscription>;
 
 /// The description of the schema. async-graphql has none of its own.
 pub const DESCRIPTION: &str = "Laurel, a leaderboard service. Scores go in by `submitScores`; \
@@ -35,11 +37,11 @@ pub fn sdl() -> String {
 
 /// The schema as text without its description, which the parser of async-graphql does not read.
 pub fn definitions() -> String {
-    let schema = Schema::build(Query, Mutation, EmptySubscription).finish();
+    let schema = Schema::build(Query, Mutation, Subscription).finish();
     schema.sdl_with_options(SDLExportOptions::new().include_specified_by())
 }
 
 /// The executable schema. The limits of requests are checked before it sees them.
 pub fn schema(app: SharedApp) -> LaurelSchema {
-    Schema::build(Query, Mutation, EmptySubscription).data(app).finish()
+    Schema::build(Query, Mutation, Subscription).data(app).finish()
 }

@@ -6,15 +6,21 @@
 pub(crate) mod admission;
 mod answers;
 pub(crate) mod check;
+mod events;
 mod execution;
+mod feeds;
 mod headers;
 mod held;
+mod login;
+mod operation;
 pub(crate) mod pages;
 mod parameters;
 mod persisted;
 pub(crate) mod rates;
 pub(crate) mod response;
 pub(crate) mod serving;
+pub(crate) mod socket;
+mod sockets;
 pub(crate) mod turns;
 
 use std::sync::Arc;
@@ -26,7 +32,10 @@ use axum::extract::{Extension, Query, Request as HttpRequest, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response as HttpResponse;
 use axum::routing::get;
-use engine::settings::{CacheSettings, ConnectionSettings, RateSettings, RequestLimits, Switch};
+use engine::settings::connections::Origins;
+use engine::settings::{
+    CacheSettings, ConnectionSettings, LiveSettings, RateSettings, RequestLimits, Switch,
+};
 use tokio::sync::Semaphore;
 
 use crate::app::SharedApp;
@@ -36,19 +45,21 @@ use admission::Admission;
 use answers::AnswerCache;
 use check::Checks;
 use execution::{Method, Received, execute};
+use feeds::Feeds;
 use persisted::PersistedQueries;
 use rates::Rates;
 use response::{MediaType, refuse};
 use serving::address::ClientAddress;
 use serving::body::{BodyLimits, read_body};
 use serving::{Routes, operations};
+use sockets::Sockets;
 use turns::Turns;
 
 /// The state that the handlers share.
 #[derive(Clone)]
-struct Service(Arc<Shared>);
+pub(crate) struct Service(Arc<Shared>);
 
-struct Shared {
+pub(crate) struct Shared {
     app: SharedApp,
     schema: LaurelSchema,
     answers: AnswerCache,
@@ -62,6 +73,15 @@ struct Shared {
     /// The KiB that are left of the memory for long answers.
     answers_memory: Arc<Semaphore>,
     query_timeout: Duration,
+    /// The subscriptions that sockets share.
+    feeds: Feeds,
+    /// The places of sockets.
+    sockets: Arc<Sockets>,
+    live: LiveSettings,
+    /// The time that a client may take nothing.
+    write_timeout: Duration,
+    /// The origins besides its own whose pages may open WebSockets.
+    origins: Option<Origins>,
 }
 
 impl std::ops::Deref for Service {
@@ -80,6 +100,7 @@ pub fn routes(
     connections: &ConnectionSettings,
     limits: &RequestLimits,
     rates: &RateSettings,
+    (live, sockets_max): (LiveSettings, usize),
 ) -> Routes {
     let admission = Admission::new(limits);
     let operations = operations::router(&app, admission.clone());
@@ -107,6 +128,11 @@ pub fn routes(
         answer_bytes_max: limits.answer_bytes_max as usize,
         answers_memory: Arc::new(Semaphore::new((limits.answers_bytes >> 10) as usize)),
         query_timeout: Duration::from_millis(limits.query_timeout_ms.into()),
+        feeds: Feeds::default(),
+        sockets: Sockets::new(sockets_max, live.address_sockets_max, live.subscriptions_bytes),
+        live,
+        write_timeout: Duration::from_millis(connections.write_timeout_ms),
+        origins: connections.cors_origins.clone(),
         app,
         schema,
     }));
@@ -117,23 +143,29 @@ pub fn routes(
 async fn query_by_get(
     State(service): State<Service>,
     Extension(ClientAddress(address)): Extension<ClientAddress>,
-    headers: HeaderMap,
     pairs: Result<Query<Vec<(String, String)>>, QueryRejection>,
+    mut request: HttpRequest,
 ) -> HttpResponse {
-    let Some(media_type) = MediaType::preferred(&headers) else {
-        return not_acceptable();
-    };
+    if socket::is_asked_for(request.headers()) {
+        return Box::pin(socket::upgrade(service, request)).await;
+    }
+    let headers = std::mem::take(request.headers_mut());
     let bytes = pairs
         .as_ref()
         .map_or(0, |Query(pairs)| pairs.iter().map(|(name, value)| name.len() + value.len()).sum());
-    let received = Received { address, bytes, headers, media_type, method: Method::Get };
-    match pairs {
-        Ok(Query(pairs)) => execute(service, received, || parameters::of_address(pairs)).await,
-        Err(rejection) => {
-            let error = Error::bad_input(rejection.body_text());
-            refuse(media_type, StatusCode::BAD_REQUEST, &error)
-        }
+    let parse = move || match pairs {
+        Ok(Query(pairs)) => parameters::of_address(pairs),
+        Err(rejection) => Err(Error::bad_input(rejection.body_text())),
+    };
+    if events::are_asked_for(&headers) {
+        let asked = events::Asked { address, bytes, headers, extensions: request.extensions() };
+        return Box::pin(events::answer(service, asked, parse)).await;
     }
+    let Some(media_type) = MediaType::preferred(&headers) else {
+        return not_acceptable();
+    };
+    let received = Received { address, bytes, headers, media_type, method: Method::Get };
+    execute(service, received, parse).await
 }
 
 async fn query_by_post(
@@ -142,7 +174,12 @@ async fn query_by_post(
     mut request: HttpRequest,
 ) -> HttpResponse {
     let headers = std::mem::take(request.headers_mut());
-    let Some(media_type) = MediaType::preferred(&headers) else {
+    let for_events = events::are_asked_for(&headers).then(|| request.extensions().clone());
+    let media_type = match for_events {
+        Some(_) => Some(MediaType::Json),
+        None => MediaType::preferred(&headers),
+    };
+    let Some(media_type) = media_type else {
         return not_acceptable();
     };
     if !is_json(&headers) {
@@ -154,13 +191,18 @@ async fn query_by_post(
         Err(unread) => return unread.answer(media_type),
     };
     let bytes = body.len();
+    if let Some(extensions) = &for_events {
+        let asked = events::Asked { address, bytes, headers, extensions };
+        let parse = || parameters::of_body(&body);
+        return Box::pin(events::answer(service, asked, parse)).await;
+    }
     let received = Received { address, bytes, headers, media_type, method: Method::Post };
     execute(service, received, move || parameters::of_body(&body)).await
 }
 
 fn not_acceptable() -> HttpResponse {
     let error = Error::bad_input(
-        "invalid Accept: expected application/graphql-response+json or application/json",
+        "invalid Accept: expected application/graphql-response+json, application/json or text/event-stream",
     );
     refuse(MediaType::Json, StatusCode::NOT_ACCEPTABLE, &error)
 }

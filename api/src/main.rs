@@ -5,6 +5,7 @@
 //! | [`command`] | the commands, and the batch jobs that `laurel-analytics` does |
 //! | [`http`] | connections, checks, cost, rates, answers; GraphiQL |
 //! | [`graphql`] | the schema, one file a noun |
+//! | [`live`] | standings that subscriptions follow |
 //! | [`submit`] | submissions: committers and queues of partitions |
 //! | [`loader`] | the look-ups of one request, batched |
 //! | [`cache`] | pages, answers, boards, friends and members kept for a moment |
@@ -29,6 +30,7 @@ mod error;
 mod graphql;
 mod health;
 mod http;
+mod live;
 mod loader;
 mod metrics;
 mod submit;

@@ -6,6 +6,7 @@
 //! values: outcomes, kinds, codes and partitions, never boards or members.
 
 mod connections;
+pub mod live;
 mod stores;
 
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ use prometheus_client::registry::{Metric, Registry};
 use crate::error::ErrorCode;
 use crate::health::Health;
 use connections::Connections;
+use live::Live;
 use stores::Stores;
 
 /// The metrics of this process.
@@ -60,6 +62,8 @@ pub struct Metrics {
     pub pages: Lookups,
     /// Connections of clients.
     pub connections: Connections,
+    /// Subscriptions.
+    pub live: Live,
     /// The points of the requests that are executed now.
     pub points_under_way: Gauge,
     /// The requests that wait to be executed.
@@ -182,6 +186,7 @@ impl Metrics {
             answers: of_cache("answers"),
             pages: of_cache("pages"),
             connections: Connections::new(&mut registry),
+            live: Live::new(&mut registry),
             points_under_way,
             requests_waiting,
             errors: ErrorCode::items()

@@ -1,6 +1,6 @@
-//! A process: the signals that stop it.
+//! A process: the signals that stop it, and the files that it may open.
 
-use rustix::process::Signal as Number;
+use rustix::process::{Resource, Rlimit, Signal as Number, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// SIGINT and SIGTERM, caught from the start on: a signal during the start still stops the process
@@ -32,5 +32,15 @@ impl StopSignals {
             _ = self.interrupt.recv() => "stopped by the user",
             _ = self.terminate.recv() => "stopped by a signal",
         }
+    }
+}
+
+/// Lets the process open as many files as its user allows it. The lower number with which a
+/// process begins is for programs that wait by `select`.
+pub fn open_many_files() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        // Where the system refuses, settings hold for the lower number.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod connections;
 pub mod limits;
+pub mod live;
 pub mod log;
 mod redacted;
 pub mod retention;
@@ -23,6 +24,7 @@ use clap::{Arg, ArgMatches, Args, Command, Parser};
 
 pub use connections::ConnectionSettings;
 pub use limits::{Introspection, RateSettings, RequestLimits, Switch};
+pub use live::LiveSettings;
 pub use log::LogSettings;
 pub use retention::RetentionSettings;
 pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings};
@@ -52,6 +54,8 @@ pub struct ServeSettings {
     pub limits: RequestLimits,
     #[command(flatten)]
     pub rates: RateSettings,
+    #[command(flatten)]
+    pub live: LiveSettings,
     #[command(flatten)]
     pub submissions: SubmissionSettings,
     #[command(flatten)]

@@ -13,6 +13,7 @@
 //! | [`persister`] | the persister on each database, beside multi-row inserts |
 //! | [`attacks`] | what each attack costs, and what it makes others wait |
 //! | [`siege`] | what readers wait for beside a thousand hostile connections |
+//! | [`live`] | subscribers of one board beside writers: commit to socket, memory of a socket |
 //! | [`away`] | what readers wait for while Redis is away |
 //! | [`server`] | the server and its load generator |
 //! | [`chart`] | latency over size, drawn |
@@ -36,6 +37,7 @@ mod cost;
 mod figures;
 mod giant;
 mod history;
+mod live;
 mod machine;
 mod midnight;
 mod peers;
@@ -113,6 +115,9 @@ async fn main() {
     }
     if asked("siege") && cfg!(target_os = "linux") {
         siege::measure(scale, &mut figures).await;
+    }
+    if asked("live") && cfg!(target_os = "linux") {
+        live::measure(scale, &mut figures).await;
     }
     if asked("away") {
         away::measure(scale, &mut figures).await;

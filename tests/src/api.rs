@@ -8,6 +8,7 @@ pub mod metrics;
 pub mod playthrough;
 pub mod refusal;
 pub mod submission;
+pub mod subscriber;
 pub mod window;
 
 use std::fs::File;

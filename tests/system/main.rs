@@ -16,6 +16,7 @@ mod history;
 mod http;
 mod identity;
 mod integrity;
+mod live;
 mod members;
 mod read;
 mod stores;

@@ -58,7 +58,17 @@ async function visit(page) {
   await page.locator('.graphiql-query-editor .view-lines', { hasNotText: 'mutation' }).click();
   await page.keyboard.insertText('{ viewer { scopes } }');
   await run(page, 'typed');
+  await subscribe(page);
   seen.kept = await page.evaluate(() => [{ ...sessionStorage }, { ...localStorage }]);
+}
+
+/** Runs a subscription, which goes over a socket, until its first answer is on the screen. */
+async function subscribe(page) {
+  await page.getByLabel('New tab').click();
+  await page.locator('.graphiql-query-editor .view-lines', { hasNotText: 'viewer' }).click();
+  await page.keyboard.insertText('subscription { top(board: "race", first: 1) { nodes { rank } } }');
+  await page.locator('.graphiql-execute-button').click();
+  seen.shown.live = await page.locator('.result-window', { hasText: '"top"' }).innerText();
 }
 
 /** The manual of the schema, which is there once the schema is. */

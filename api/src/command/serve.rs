@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use engine::deployment::{Deployment, files};
-use engine::process::StopSignals;
+use engine::process::{StopSignals, open_many_files};
 use engine::settings::stores::Missing;
 use engine::settings::{ConnectionSettings, ServeSettings};
 use entity::access_token;
@@ -83,14 +83,17 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
         pools,
         limits,
         rates,
+        live,
         submissions,
         caches,
         daily_diff,
         retention,
     } = serve;
     stores.log.start("info")?;
+    open_many_files();
     // Settings are checked before anything is made.
     connections.connections_max()?;
+    let sockets_max = live.sockets_max(&connections)?;
     let certificates = Certificates::load(&connections)?;
     let daily = match settings.no_workers {
         true => None,
@@ -118,7 +121,8 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
     let app = Arc::new(app);
     let addresses = Addresses::of(&listeners, connections.tls_cert.is_some())?;
     let schema = graphql::schema(app.clone());
-    let routes = http::routes(app.clone(), schema, &caches, &connections, &limits, &rates);
+    let of_live = (live, sockets_max);
+    let routes = http::routes(app.clone(), schema, &caches, &connections, &limits, &rates, of_live);
     let serving = Serving::start(listeners, routes, certificates, &connections)?;
     addresses.announce(&deployment, &stores.settings.sql.data_dir).await?;
     Ok(Started { deployment, health, watch, app, serving, working })

@@ -7,6 +7,7 @@
 
 mod arguments;
 pub(crate) mod cost;
+mod subscription;
 mod text;
 pub(crate) mod types;
 mod values;
@@ -99,6 +100,7 @@ impl Checks {
         cost::at_most(operations, self.limits.operations_max, "operations")
             .map_err(server_error)?;
         arguments::check(&document)?;
+        subscription::check(&document)?;
         let document = Arc::new(document);
         if query.len() <= DOCUMENT_KEPT_BYTES_MAX {
             self.documents.insert(query.to_owned(), document.clone());
@@ -118,14 +120,12 @@ impl Checks {
     }
 }
 
-/// The type of the selected operation; if several match, a mutation if one of them is.
+/// The type of the selected operation; if several match, a mutation if one of them is, or else a
+/// subscription.
 fn kind(document: &ExecutableDocument, operation_name: Option<&str>) -> OperationType {
-    let mut meant = meant(document, operation_name);
-    if meant.any(|operation| operation.ty == OperationType::Mutation) {
-        OperationType::Mutation
-    } else {
-        OperationType::Query
-    }
+    let is_meant = |kind| meant(document, operation_name).any(|operation| operation.ty == kind);
+    let others = [OperationType::Mutation, OperationType::Subscription];
+    others.into_iter().find(|kind| is_meant(*kind)).unwrap_or(OperationType::Query)
 }
 
 /// The operations that a request may mean: those of the name, or all if it names none.

@@ -16,15 +16,16 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response as HttpResponse;
 use futures::FutureExt;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::asked::Asked;
 use super::Service;
 use super::answers::AnswerKey;
+use super::login;
 use super::parameters::Parameters;
 use super::rates::{Client, RetryAfter};
 use super::response::{Answer, MediaType, refuse, refuse_for, reject, server_error};
@@ -37,18 +38,15 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The points of a request besides those of its text: it is parsed, and may be answered from a
 /// cache.
-const REQUEST_POINTS: u64 = 20;
+pub(super) const REQUEST_POINTS: u64 = 20;
 
 /// The bytes of a body or an answer that take a point to parse, write and compress.
-const BYTES_A_POINT: u64 = 64;
+pub(super) const BYTES_A_POINT: u64 = 64;
 
 /// The longest parameters, in bytes, of a request that is checked and executed in the task of its
 /// connection, as a task of its own takes some microseconds. Longer ones may take milliseconds to
 /// check.
 const IN_PLACE_BYTES_MAX: usize = 4 << 10;
-
-/// How long a token that is not known waits for its check at an address of many failed ones.
-const FAILED_TOKENS_DELAY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
@@ -98,10 +96,7 @@ pub async fn execute(
         Ok(principal) => principal,
         Err(refusal) => return refusal,
     };
-    let client = match &principal {
-        Some(principal) => Client::Token(principal.id.clone()),
-        None => Client::at(received.address),
-    };
+    let client = login::client(principal.as_deref(), received.address);
     let points = REQUEST_POINTS + received.bytes as u64 / BYTES_A_POINT;
     if let Err(wait) = service.rates.read(&client, points) {
         return limited(media_type, wait);
@@ -187,7 +182,10 @@ impl Found {
     }
 }
 
-async fn within<T>(time: Duration, execution: impl Future<Output = Result<T>>) -> Result<T> {
+pub(super) async fn within<T>(
+    time: Duration,
+    execution: impl Future<Output = Result<T>>,
+) -> Result<T> {
     timeout(time, execution).await.unwrap_or_else(|_| {
         let message = format!("the request took longer than {} ms", time.as_millis());
         Err(Error::new(ErrorCode::Timeout, message))
@@ -216,47 +214,31 @@ async fn principal(
     service: &Service,
     received: &Received,
 ) -> Result<Option<Arc<Principal>>, HttpResponse> {
-    let app = &service.app;
-    let unauthenticated = |message: &str| {
-        let error = Error::unauthenticated(message);
-        refuse(received.media_type, StatusCode::UNAUTHORIZED, &error)
+    let found = match login::token_of(&received.headers) {
+        Ok(token) => login::principal(service, received.address, token).await,
+        Err(error) => Err(error),
     };
-    let Some(value) = received.headers.get(header::AUTHORIZATION) else {
-        return match app.public_reads {
-            true => Ok(None),
-            false => Err(unauthenticated("this server needs an access token for reads too")),
-        };
+    found.map_err(|error| refuse_login(received.media_type, &error))
+}
+
+/// Answers a client whose token is not good, or cannot be checked now.
+pub fn refuse_login(media_type: MediaType, error: &Error) -> HttpResponse {
+    let status = match error.code.is_of_token() {
+        true => StatusCode::UNAUTHORIZED,
+        false => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let token = value.to_str().ok().and_then(|value| value.split_once(' '));
-    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let Some((_, token)) = token else {
-        return Err(unauthenticated("invalid Authorization: expected \"Bearer <token>\""));
-    };
-    let token = token.trim();
-    let now_ms = app.deployment.clock.now_ms();
-    if let Some(principal) = app.access.cached(token, now_ms).await {
-        return Ok(Some(principal));
-    }
-    if service.rates.has_failed_tokens(received.address) {
-        // Others may share the address, so that a good token is only late.
-        sleep(FAILED_TOKENS_DELAY).await;
-    }
-    match Box::pin(app.access.check(&app.deployment.lookups, token, now_ms)).await {
-        Ok(principal) => Ok(Some(principal)),
-        Err(error)
-            if matches!(error.code, ErrorCode::Unauthenticated | ErrorCode::ExpiredToken) =>
-        {
-            service.rates.token_failed(received.address);
-            Err(refuse(received.media_type, StatusCode::UNAUTHORIZED, &error))
-        }
-        Err(error) => Err(refuse(received.media_type, StatusCode::SERVICE_UNAVAILABLE, &error)),
-    }
+    refuse(media_type, status, error)
 }
 
 /// Answers a client that asks for more than its rate.
-fn limited(media_type: MediaType, RetryAfter(wait): RetryAfter) -> HttpResponse {
-    let seconds = wait.as_secs_f64().ceil().max(1.0) as u64;
-    let message = format!("too much at once; try again in {seconds} s");
-    let error = Error::new(ErrorCode::RateLimited, message);
+pub fn limited(media_type: MediaType, wait: RetryAfter) -> HttpResponse {
+    let seconds = wait.seconds();
+    let error = over_rate(wait);
     refuse_for(media_type, StatusCode::TOO_MANY_REQUESTS, &error, seconds)
+}
+
+/// The error of a client that asks for more than its rate.
+pub fn over_rate(wait: RetryAfter) -> Error {
+    let message = format!("too much at once; try again in {} s", wait.seconds());
+    Error::new(ErrorCode::RateLimited, message)
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::header::{
     ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-    ETAG, HOST, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    ETAG, HOST, ORIGIN, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use axum::response::{Html, IntoResponse};
 use engine::settings::connections::{Hosts, Origins};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::SizeAbove;
+use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 /// The shortest answer that is compressed, in bytes.
@@ -35,7 +35,9 @@ pub async fn front() -> impl IntoResponse {
 /// Compresses the answers of routes for the clients that accept it.
 pub fn compressed<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
     let compression = CompressionLayer::new().quality(CompressionLevel::Fastest);
-    router.layer(compression.compress_when(SizeAbove::new(COMPRESSED_BYTES_MIN)))
+    // Events must not wait in a compressor for those that follow.
+    let compressible = SizeAbove::new(COMPRESSED_BYTES_MIN).and(NotForContentType::SSE);
+    router.layer(compression.compress_when(compressible))
 }
 
 /// Lets pages of some origins send requests.
@@ -66,6 +68,29 @@ pub fn names_allowed_host<B>(request: &Request<B>, hosts: &Hosts) -> bool {
     let headers = request.headers().get_all(HOST).iter();
     let mut named = headers.map(|host| host.to_str().unwrap_or_default()).chain(in_line);
     named.all(|host| hosts.allows(host))
+}
+
+/// True if a request comes from no page, from a page of this server, or from one of an origin that
+/// may ask. A browser sends the origin with each WebSocket, and asks for no permission before.
+pub fn is_own_or_allowed_origin(headers: &HeaderMap, origins: Option<&Origins>) -> bool {
+    let named: Vec<&str> =
+        headers.get_all(ORIGIN).iter().map(|origin| origin.to_str().unwrap_or_default()).collect();
+    let hosts = headers.get(HOST).and_then(|host| host.to_str().ok());
+    named.iter().all(|origin| match origins {
+        Some(Origins::Any) => true,
+        Some(Origins::Named(allowed)) if allowed.iter().any(|one| one == origin) => true,
+        _ => hosts.is_some_and(|host| is_origin_of(origin, host)),
+    })
+}
+
+/// True if an origin is that of a host. Browsers leave a scheme's own port out of both.
+fn is_origin_of(origin: &str, host: &str) -> bool {
+    let without = |scheme: &str, port: &str| {
+        let authority = origin.strip_prefix(scheme)?;
+        let host = host.strip_suffix(port).unwrap_or(host);
+        Some(authority.strip_suffix(port).unwrap_or(authority).eq_ignore_ascii_case(host))
+    };
+    without("https://", ":443").or_else(|| without("http://", ":80")).unwrap_or(false)
 }
 
 /// Adds the headers that guard every answer, unless it has its own.
@@ -122,6 +147,28 @@ mod tests {
             guard(&mut answer);
             assert_eq!(answer[ETAG], tag);
         }
+    }
+
+    #[test]
+    fn a_page_of_another_origin_opens_no_websocket() {
+        let is_allowed = |origin: &'static str, origins: Option<&Origins>| {
+            let named = headers(&[(HOST, "scores.example:8000"), (ORIGIN, origin)]);
+            is_own_or_allowed_origin(&named, origins)
+        };
+        let game = Origins::Named(vec!["https://game.example".to_owned()]);
+        assert!(is_allowed("https://scores.example:8000", None));
+        assert!(is_allowed("http://scores.example:8000", Some(&game)));
+        assert!(is_allowed("https://game.example", Some(&game)));
+        assert!(is_allowed("https://evil.example", Some(&Origins::Any)));
+        assert!(is_own_or_allowed_origin(&HeaderMap::new(), None));
+        for other in ["https://game.example", "https://scores.example", "null", ""] {
+            assert!(!is_allowed(other, None), "{other}");
+        }
+        for other in ["https://evil.example", "http://game.example", "https://game.example:8000"] {
+            assert!(!is_allowed(other, Some(&game)), "{other}");
+        }
+        let named = headers(&[(HOST, "scores.example"), (ORIGIN, "https://scores.example")]);
+        assert!(is_own_or_allowed_origin(&named, None));
     }
 
     #[test]

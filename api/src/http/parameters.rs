@@ -51,6 +51,23 @@ pub fn of_address(pairs: Vec<(String, String)>) -> Result<Parameters> {
     read(parameters)
 }
 
+/// Finds the hash of a request that async-graphql has parsed.
+///
+/// # Errors
+/// `BAD_USER_INPUT` if the hash is malformed, or if there is no query and no hash of one.
+pub fn of_request(request: Request) -> Result<Parameters> {
+    let extensions = serde_json::to_value(&request.extensions).unwrap_or_default();
+    let hash = QueryHash::of_extensions(&extensions)?;
+    if request.query.is_empty() && hash.is_none() {
+        return Err(no_query());
+    }
+    Ok(Parameters { request, hash })
+}
+
+fn no_query() -> Error {
+    Error::bad_input("invalid or missing query: expected a string that is not empty")
+}
+
 /// Ignores other parameters, which the specification reserves, and other extensions.
 fn read(mut parameters: Map<String, Value>) -> Result<Parameters> {
     let mut taken = |name: &str| parameters.remove(name).unwrap_or_default();
@@ -64,11 +81,7 @@ fn read(mut parameters: Map<String, Value>) -> Result<Parameters> {
     let mut request = match taken("query") {
         Value::String(query) if !query.is_empty() => Request::new(query),
         Value::Null if hash.is_some() => Request::new(""),
-        _ => {
-            return Err(Error::bad_input(
-                "invalid or missing query: expected a string that is not empty",
-            ));
-        }
+        _ => return Err(no_query()),
     };
     match taken("operationName") {
         Value::Null => {}

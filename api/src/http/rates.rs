@@ -38,6 +38,13 @@ pub enum Client {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryAfter(pub Duration);
 
+impl RetryAfter {
+    /// The time in whole seconds, one at least.
+    pub fn seconds(self) -> u64 {
+        self.0.as_secs_f64().ceil().max(1.0) as u64
+    }
+}
+
 /// The buckets of all clients.
 pub struct Rates {
     reads: Option<Buckets>,

@@ -275,7 +275,7 @@ impl Write for Bounded {
 
 /// Truncates errors and their messages, completes their codes, and counts them. Errors of
 /// async-graphql itself (syntax, types, variables) are the fault of the client.
-fn finish(errors: &mut Vec<ServerError>) {
+pub fn finish(errors: &mut Vec<ServerError>) {
     errors.truncate(ERRORS_MAX);
     for error in errors {
         let own = error.source::<Error>();

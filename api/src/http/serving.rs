@@ -17,7 +17,7 @@
 //! | [`stream`] | the bytes of a connection |
 //! | [`tls`] | certificates |
 
-mod activity;
+pub mod activity;
 pub mod address;
 pub mod body;
 mod door;
@@ -178,7 +178,7 @@ impl Serving {
 }
 
 /// Waits until the server has come to a stage.
-async fn reached(stages: &mut watch::Receiver<Stage>, stage: Stage) {
+pub async fn reached(stages: &mut watch::Receiver<Stage>, stage: Stage) {
     let _ = stages.wait_for(|now| *now >= stage).await;
 }
 

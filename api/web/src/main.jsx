@@ -7,13 +7,20 @@ import './page.css';
 import { useGraphiQLActions } from '@graphiql/react';
 import { createGraphiQLFetcher } from '@graphiql/toolkit';
 import { GraphiQL } from 'graphiql';
+import { createClient } from 'graphql-ws';
 import { useEffect, useState } from 'react';
 import { createRoot } from 'react-dom/client';
 
 import { examples } from './examples.js';
 import { fetchWithToken, storedToken, storeToken } from './token.js';
 
-const send = createGraphiQLFetcher({ url: '/graphql', fetch: fetchWithToken });
+/** Opens a socket with the first subscription, and closes it after the last. */
+const wsClient = createClient({
+  url: `${location.origin.replace(/^http/, 'ws')}/graphql`,
+  connectionParams: () => ({ token: storedToken().trim() || null }),
+});
+
+const send = createGraphiQLFetcher({ url: '/graphql', fetch: fetchWithToken, wsClient });
 
 /**
  * GraphiQL learns an operation's name a moment after its text. A user who changes tabs and runs at

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 const CONNECTIONS_DEFAULT: u64 = 1024;
 
 /// The files that are left to the stores, the log and the batch jobs.
-const FILES_RESERVED: u64 = 128;
+pub(super) const FILES_RESERVED: u64 = 128;
 
 /// The fewest connections, however few files the process may open.
 const CONNECTIONS_LEAST: u64 = 16;

@@ -37,6 +37,7 @@ async fn graphiql_works_in_a_browser_and_asks_no_other_host() {
     assert!(shown("manual").contains("CreateBoardInput"));
     assert!(shown("Boards").contains("\"slug\": \"race\""));
     assert!(shown("typed").contains("\"ADMIN\""));
+    assert!(shown("live").contains("\"rank\""));
     let answers = &seen["answers"];
     for (tab, answer) in answers.as_object().unwrap() {
         assert_eq!(answer.get("errors"), None, "{tab}: {answer}");

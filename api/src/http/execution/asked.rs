@@ -30,6 +30,9 @@ use crate::http::response::{Answer, MediaType, fields, refuse, reject, server_er
 use crate::loader::Loaders;
 use crate::metrics::METRICS;
 
+/// The message for a subscription that asks for one answer.
+const NO_STREAM: &str = "a subscription needs a WebSocket (graphql-transport-ws) or an event stream: expected Accept: text/event-stream";
+
 /// A request whose client is known.
 pub(super) struct Asked {
     pub(super) request: Request,
@@ -77,6 +80,9 @@ impl Asked {
         }
         if received.method == Method::Get && checked.kind == OperationType::Mutation {
             return not_allowed(media_type);
+        }
+        if checked.kind == OperationType::Subscription {
+            return reject(media_type, vec![server_error(Error::bad_input(NO_STREAM))]);
         }
         // The request has paid for its text.
         let points = checked.cost.points.saturating_sub(REQUEST_POINTS);

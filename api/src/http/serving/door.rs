@@ -65,6 +65,7 @@ struct Visit<'d> {
     door: &'d Door,
     peer: IpAddr,
     activity: Arc<Activity>,
+    stages: watch::Receiver<Stage>,
 }
 
 impl Door {
@@ -114,10 +115,10 @@ impl Door {
         let activity = place.activity().clone();
         let stream = Watched::new(stream, begin, activity.clone());
         let (last, mut is_last) = oneshot::channel();
-        let watching = watch_over(activity.clone(), self.times, stages, last);
+        let watching = watch_over(activity.clone(), self.times, stages.clone(), last);
         // In a task of its own: this one wakes some times a request, and would look at each limit.
         let mut watching = AbortOnDropHandle::new(tokio::spawn(watching));
-        let visit = Visit { door: self, peer, activity };
+        let visit = Visit { door: self, peer, activity, stages };
         tokio::select! {
             biased;
             () = visit.enter(stream, &mut is_last) => {}
@@ -149,7 +150,8 @@ impl Visit<'_> {
     {
         let service = service_fn(move |request| self.answer(request));
         let connection = self.door.http.serve_connection(TokioIo::new(stream), service);
-        let mut connection = pin!(connection);
+        // A WebSocket leaves: it has a place of its own, and times of its own.
+        let mut connection = pin!(connection.with_upgrades());
         let ended = tokio::select! {
             biased;
             ended = connection.as_mut() => Some(ended),
@@ -179,6 +181,7 @@ impl Visit<'_> {
                 let extensions = request.extensions_mut();
                 extensions.insert(client);
                 extensions.insert(self.activity.clone());
+                extensions.insert(self.stages.clone());
                 self.door.router.call(request).await?
             }
         };

@@ -1,0 +1,178 @@
+//! Feeds: subscriptions of the same document, with the same arguments and rights, are executed once
+//! a change, however many clients have sent them.
+//!
+//! A feed keeps its last answer. A socket that is slower takes the last one when it can, and those
+//! before are lost to it: so a slow socket costs nothing, and holds one answer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use futures::StreamExt;
+use futures::stream::{BoxStream, unfold};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Service;
+use super::answers::AnswerKey;
+use super::operation::{Operation, Update, one};
+use super::rates::{Client, RetryAfter};
+use super::response::server_error;
+use super::sockets::Memory;
+use crate::access::{Principal, Scope};
+use crate::graphql::subscription::Following;
+use crate::live::RETRY_PAUSE;
+use crate::metrics::METRICS;
+
+/// The feeds that anyone has subscribed to.
+#[derive(Default)]
+pub struct Feeds(Mutex<HashMap<Question, Weak<Feed>>>);
+
+/// Everything that the answers of a feed depend on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Question {
+    text: AnswerKey,
+    scope: Option<Scope>,
+}
+
+/// A document that is executed after each change of what it follows.
+struct Feed {
+    question: Question,
+    service: Service,
+    updates: watch::Receiver<Option<Arc<Update>>>,
+    _executing: AbortOnDropHandle<()>,
+}
+
+/// A subscription of a socket.
+struct Subscribed {
+    feed: Arc<Feed>,
+    updates: watch::Receiver<Option<Arc<Update>>>,
+    client: Client,
+    is_over: bool,
+    _memory: Memory,
+}
+
+impl Feeds {
+    /// Subscribes a client.
+    pub fn subscribe(
+        &self,
+        service: &Service,
+        client: Client,
+        principal: Option<&Principal>,
+        operation: Arc<Operation>,
+    ) -> BoxStream<'static, Arc<Update>> {
+        let memory = match service.sockets.hold(&client, operation.bytes) {
+            Ok(memory) => memory,
+            Err(error) => return one(Update::refusal(vec![server_error(error)])),
+        };
+        let scope = principal.map(|principal| principal.scope);
+        let question = Question { text: operation.question(), scope };
+        let mut feeds = self.lock();
+        let known = feeds.get(&question).and_then(Weak::upgrade);
+        let living = known.as_ref().filter(|feed| feed.is_living()).cloned();
+        let feed = living.unwrap_or_else(|| {
+            let feed = Arc::new(Feed::start(service.clone(), question.clone(), operation));
+            feeds.insert(question, Arc::downgrade(&feed));
+            feed
+        });
+        drop(feeds);
+        // The last owner of a feed needs the lock.
+        drop(known);
+        let updates = feed.updates.clone();
+        METRICS.live.subscriptions.inc();
+        let subscribed = Subscribed { feed, updates, client, is_over: false, _memory: memory };
+        unfold(subscribed, Subscribed::next).boxed()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Question, Weak<Feed>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Feed {
+    fn start(service: Service, question: Question, operation: Arc<Operation>) -> Self {
+        let (sender, updates) = watch::channel(None);
+        // The rights alone count: answers must not depend on the token that came first.
+        let principal = question.scope.map(|scope| {
+            Arc::new(Principal { id: "".into(), scope, member: None, expires_at_ms: None })
+        });
+        let executing = push(service.clone(), operation, principal, sender);
+        let _executing = AbortOnDropHandle::new(tokio::spawn(executing));
+        Self { question, service, updates, _executing }
+    }
+
+    /// True until its last answer.
+    fn is_living(&self) -> bool {
+        self.updates.has_changed().is_ok()
+            && self.updates.borrow().as_ref().is_none_or(|update| !update.is_refusal())
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        let mut feeds = self.service.feeds.lock();
+        if feeds.get(&self.question).is_some_and(|feed| feed.strong_count() == 0) {
+            feeds.remove(&self.question);
+        }
+    }
+}
+
+/// Executes a document after each change, and hands its answers out.
+async fn push(
+    service: Service,
+    operation: Arc<Operation>,
+    principal: Option<Arc<Principal>>,
+    updates: watch::Sender<Option<Arc<Update>>>,
+) {
+    let following = Following::default();
+    let bytes_max = service.live.push_bytes_max;
+    let mut last: Option<Arc<Update>> = None;
+    loop {
+        let executed = operation.execute(&service, principal.clone(), &following).await;
+        METRICS.live.executions.inc();
+        // One receiver is the feed's own.
+        let sockets = updates.receiver_count().saturating_sub(1);
+        let update = Arc::new(Update::new(executed, bytes_max, sockets));
+        if update.is_passing() && last.is_some() {
+            // The last answer stays until there is a better one.
+            let _ = timeout(RETRY_PAUSE, following.changed()).await;
+            continue;
+        }
+        if last.as_ref().is_none_or(|last| last.json != update.json) {
+            updates.send_replace(Some(update.clone()));
+        }
+        if update.is_refusal() {
+            return;
+        }
+        last = Some(update);
+        following.changed().await;
+    }
+}
+
+impl Subscribed {
+    /// The next answer, once the client can pay for it.
+    async fn next(mut self) -> Option<(Arc<Update>, Self)> {
+        if self.is_over {
+            return None;
+        }
+        self.updates.changed().await.ok()?;
+        loop {
+            let update = self.updates.borrow_and_update().clone()?;
+            match self.feed.service.rates.read(&self.client, update.points) {
+                Ok(()) => {
+                    METRICS.live.pushes.inc();
+                    self.is_over = update.is_refusal();
+                    return Some((update, self));
+                }
+                // A later answer may take its place.
+                Err(RetryAfter(wait)) => sleep(wait).await,
+            }
+        }
+    }
+}
+
+impl Drop for Subscribed {
+    fn drop(&mut self) {
+        METRICS.live.subscriptions.dec();
+    }
+}

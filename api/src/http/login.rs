@@ -1,0 +1,77 @@
+//! The principal behind a token, for requests and sockets alike.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, header};
+use tokio::time::sleep;
+
+use super::Service;
+use super::rates::Client;
+use crate::access::Principal;
+use crate::error::{Error, Result};
+
+/// How long a token that is not known waits for its check at an address of many failed ones.
+const FAILED_TOKENS_DELAY: Duration = Duration::from_millis(500);
+
+/// The token of an `Authorization` header; `None` without one.
+///
+/// # Errors
+/// `UNAUTHENTICATED` for another scheme.
+pub fn token_of(headers: &HeaderMap) -> Result<Option<&str>> {
+    let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
+    value
+        .to_str()
+        .ok()
+        .and_then(bearer)
+        .map(Some)
+        .ok_or_else(|| Error::unauthenticated("invalid Authorization: expected \"Bearer <token>\""))
+}
+
+/// The token in the text `Bearer <token>`.
+pub fn bearer(text: &str) -> Option<&str> {
+    let (_, token) =
+        text.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))?;
+    Some(token.trim())
+}
+
+/// The client of a principal, or of an address without one.
+pub fn client(principal: Option<&Principal>, address: IpAddr) -> Client {
+    match principal {
+        Some(principal) => Client::Token(principal.id.clone()),
+        None => Client::at(address),
+    }
+}
+
+/// The principal of a token from an address; `None` without a token, where reads are public.
+///
+/// # Errors
+/// `UNAUTHENTICATED` or `EXPIRED_TOKEN` if the token is not good, or if one is needed; `UNAVAILABLE` if SQL does not
+/// answer and the token is not remembered.
+pub async fn principal(
+    service: &Service,
+    address: IpAddr,
+    token: Option<&str>,
+) -> Result<Option<Arc<Principal>>> {
+    let app = &service.app;
+    let Some(token) = token else {
+        return match app.public_reads {
+            true => Ok(None),
+            false => Err(Error::unauthenticated("this server needs an access token for reads too")),
+        };
+    };
+    let now_ms = app.deployment.clock.now_ms();
+    if let Some(principal) = app.access.cached(token, now_ms).await {
+        return Ok(Some(principal));
+    }
+    if service.rates.has_failed_tokens(address) {
+        // Others may share the address, so that a good token is only late.
+        sleep(FAILED_TOKENS_DELAY).await;
+    }
+    let checked = Box::pin(app.access.check(&app.deployment.lookups, token, now_ms)).await;
+    if checked.as_ref().is_err_and(|error| error.code.is_of_token()) {
+        service.rates.token_failed(address);
+    }
+    checked.map(Some)
+}

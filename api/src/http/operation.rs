@@ -1,0 +1,245 @@
+//! An operation of a socket: checked, paid for, and executed as often as it has an answer.
+
+use std::sync::Arc;
+
+use async_graphql::parser::types::{ExecutableDocument, OperationType};
+use async_graphql::{Request, Response, ServerError, Value, Variables};
+use axum::body::Bytes;
+use futures::StreamExt;
+use futures::stream::{BoxStream, once};
+use tokio::time::Instant;
+
+use super::Service;
+use super::admission::LIGHT_POINTS_MAX;
+use super::answers::AnswerKey;
+use super::check::cost::Cost;
+use super::execution::{BYTES_A_POINT, REQUEST_POINTS, over_rate, within};
+use super::parameters::Parameters;
+use super::rates::Client;
+use super::response::{fields, finish, server_error};
+use crate::access::Principal;
+use crate::cache::shared::GoodUntil;
+use crate::error::{Error, ErrorCode, Result};
+use crate::graphql::change::Changes;
+use crate::graphql::request::RequestState;
+use crate::graphql::subscription::Following;
+use crate::loader::Loaders;
+
+/// An operation that was checked.
+pub struct Operation {
+    query: String,
+    operation_name: Option<String>,
+    variables: Variables,
+    document: Arc<ExecutableDocument>,
+    /// The type of the operation.
+    pub kind: OperationType,
+    cost: Cost,
+    /// The memory of its parsed document and its variables, in bytes, about.
+    pub bytes: u64,
+}
+
+/// An answer on its way to sockets. All that share a subscription share it.
+#[derive(Debug)]
+pub struct Update {
+    data: Value,
+    errors: Vec<ServerError>,
+    /// The answer as JSON.
+    pub json: Bytes,
+    /// The points that each socket pays for it.
+    pub points: u64,
+}
+
+/// The outcome of an execution.
+pub struct Executed {
+    /// The answer, complete.
+    pub response: Response,
+    /// The points that were spent.
+    pub spent: u64,
+}
+
+impl Operation {
+    /// Checks a request, and takes the points of its text from the rate of its client.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn new(
+        service: &Service,
+        (client, has_token): (&Client, bool),
+        parameters: Result<Parameters>,
+        bytes: usize,
+    ) -> Result<Self, Vec<ServerError>> {
+        let refused = |error: Error| vec![server_error(error)];
+        let points = REQUEST_POINTS + bytes as u64 / BYTES_A_POINT;
+        let over = |wait| refused(over_rate(wait));
+        service.rates.read(client, points).map_err(over)?;
+        let Parameters { mut request, hash } = parameters.map_err(refused)?;
+        if let Some(hash) = hash {
+            service.persisted_queries.complete(&mut request, hash).map_err(refused)?;
+        }
+        let checked = service.checks.check(&mut request, has_token).map_err(|error| vec![error])?;
+        if let Some(hash) = hash {
+            service.persisted_queries.keep(hash, &request.query);
+        }
+        if checked.kind == OperationType::Mutation {
+            let message = "a mutation goes by POST: expected a query or a subscription";
+            return Err(refused(Error::bad_input(message)));
+        }
+        let points = checked.cost.points.saturating_sub(REQUEST_POINTS);
+        service.rates.read(client, points).map_err(over)?;
+        Ok(Self {
+            query: request.query,
+            operation_name: request.operation_name,
+            variables: request.variables,
+            document: checked.document,
+            kind: checked.kind,
+            cost: checked.cost,
+            bytes: checked.bytes,
+        })
+    }
+
+    /// Everything that its answers depend on, besides the rights of the client.
+    pub fn question(&self) -> AnswerKey {
+        AnswerKey::of(&self.request())
+    }
+
+    /// Executes it once, within the time of a query; in turns if it is costly and anyone's.
+    pub async fn execute(
+        self: &Arc<Self>,
+        service: &Service,
+        principal: Option<Arc<Principal>>,
+        following: &Following,
+    ) -> Executed {
+        let in_turns = principal.is_none() && self.cost.points > LIGHT_POINTS_MAX;
+        let (operation, owned) = (self.clone(), service.clone());
+        let following = following.clone();
+        let running = Box::pin(async move { operation.run(&owned, principal, following).await });
+        let executing = async {
+            match in_turns {
+                true => service.turns.run(running).await.flatten(),
+                false => running.await,
+            }
+        };
+        let executed = within(service.query_timeout, executing).await;
+        executed.unwrap_or_else(|error| {
+            let response = Response::from_errors(vec![server_error(error)]);
+            Executed { response, spent: 0 }
+        })
+    }
+
+    async fn run(
+        &self,
+        service: &Service,
+        principal: Option<Arc<Principal>>,
+        following: Following,
+    ) -> Result<Executed> {
+        let points = self.cost.points;
+        let is_heavy = points > LIGHT_POINTS_MAX;
+        let budget = Arc::new(service.admission.enter(points, self.bytes, is_heavy).await?);
+        let state = RequestState {
+            now_ms: service.app.deployment.clock.now_ms(),
+            principal,
+            good_until: GoodUntil::new(Instant::now() + service.app.cache_age),
+            loaders: Loaders::new(&service.app),
+            budget: budget.clone(),
+            changes: Arc::new(Changes::default()),
+        };
+        let mut request = self.request();
+        request.set_parsed_query((*self.document).clone());
+        let mut answers = service.schema.execute_stream(request.data(state).data(following));
+        let response = answers.next().await;
+        let mut response = response.ok_or_else(|| Error::internal(&"it gave no answer"))?;
+        if response.data != Value::Null {
+            fields::complete(&mut response, &self.document, self.operation_name.as_deref());
+        }
+        Ok(Executed { response, spent: budget.spent() })
+    }
+
+    fn request(&self) -> Request {
+        let request = Request::new(self.query.clone()).variables(self.variables.clone());
+        match &self.operation_name {
+            Some(name) => request.operation_name(name.clone()),
+            None => request,
+        }
+    }
+}
+
+impl Update {
+    /// The answer of an execution, of at most so many bytes, that so many sockets share.
+    pub fn new(executed: Executed, bytes_max: u32, sockets: usize) -> Self {
+        let Executed { mut response, spent } = executed;
+        if response.data == Value::Null {
+            return Self::refusal(response.errors);
+        }
+        finish(&mut response.errors);
+        // A serde_json value in between would sort the fields by name.
+        let json = serde_json::to_vec(&response).expect("an answer is JSON");
+        if json.len() > bytes_max as usize {
+            let message = format!("the answer is longer than {bytes_max} bytes: ask for less");
+            return Self::refusal(vec![server_error(Error::limit_exceeded(message))]);
+        }
+        let shared = spent.div_ceil(sockets.max(1) as u64);
+        let points = REQUEST_POINTS + json.len() as u64 / BYTES_A_POINT + shared;
+        let Response { data, errors, .. } = response;
+        Self { data, errors, json: json.into(), points }
+    }
+
+    /// The answer to an operation that is not executed, or not any more.
+    pub fn refusal(mut errors: Vec<ServerError>) -> Self {
+        // There is no data that a path could lead into.
+        errors.iter_mut().for_each(|error| error.path.clear());
+        finish(&mut errors);
+        let json = serde_json::json!({ "errors": errors }).to_string().into();
+        Self { data: Value::Null, errors, json, points: REQUEST_POINTS }
+    }
+
+    /// True if the answer has no data, not even null: then none follows.
+    pub fn is_refusal(&self) -> bool {
+        self.data == Value::Null
+    }
+
+    /// True for a refusal because a store or the server has no time, which passes.
+    pub fn is_passing(&self) -> bool {
+        let passing = [ErrorCode::Unavailable, ErrorCode::Timeout].map(ErrorCode::name);
+        let code = |error: &ServerError| error.extensions.as_ref()?.get("code").cloned();
+        let mut codes = self.errors.iter().filter_map(code);
+        self.is_refusal()
+            && codes.any(|code| passing.into_iter().any(|name| code == Value::from(name)))
+    }
+
+    /// The answer, for a writer that wants one of its own.
+    pub fn response(&self) -> Response {
+        let mut response = Response::new(self.data.clone());
+        response.errors.clone_from(&self.errors);
+        response
+    }
+}
+
+/// The answers to an operation of a socket: one to a query, any number to a subscription.
+pub fn answers(
+    service: Service,
+    client: Client,
+    principal: Option<Arc<Principal>>,
+    parameters: Result<Parameters>,
+    bytes: usize,
+) -> BoxStream<'static, Arc<Update>> {
+    let beginning = async move {
+        let of_client = (&client, principal.is_some());
+        let operation = match Operation::new(&service, of_client, parameters, bytes) {
+            Ok(operation) => Arc::new(operation),
+            Err(errors) => return one(Update::refusal(errors)),
+        };
+        if operation.kind == OperationType::Subscription {
+            return service.feeds.subscribe(&service, client, principal.as_deref(), operation);
+        }
+        let executed = operation.execute(&service, principal, &Following::default()).await;
+        let update = Update::new(executed, service.live.push_bytes_max, 1);
+        service.rates.read_more(&client, update.points);
+        one(update)
+    };
+    once(beginning).flatten().boxed()
+}
+
+/// The only answer.
+pub fn one(update: Update) -> BoxStream<'static, Arc<Update>> {
+    once(std::future::ready(Arc::new(update))).boxed()
+}

@@ -1,0 +1,100 @@
+//! Settings of subscriptions: sockets and event streams, what one may hold, and how long it lives.
+
+use std::time::Duration;
+
+use super::ConnectionSettings;
+use super::connections::FILES_RESERVED;
+
+/// The most sockets where the process may open many files.
+const SOCKETS_DEFAULT: usize = 10_000;
+
+/// The fewest sockets, however few files the process may open.
+const SOCKETS_LEAST: usize = 16;
+
+/// The limits of subscriptions. A socket is a WebSocket or an event stream (SSE).
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Subscriptions")]
+pub struct LiveSettings {
+    /// The sockets that clients may hold besides connections, 1 to 1000000. By default the files
+    /// that the process may open (ulimit -n) less 128 and LAUREL_CONNECTIONS_MAX, 16 at least and
+    /// at most 10000.
+    #[arg(long, env = "LAUREL_SOCKETS_MAX", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub sockets_max: Option<u64>,
+    /// The sockets that one address may hold; of IPv6 a network of 64 bits counts as one address.
+    #[arg(long, env = "LAUREL_ADDRESS_SOCKETS_MAX", default_value_t = 1000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub address_sockets_max: u32,
+    /// The operations that a WebSocket may have under way at a time.
+    #[arg(long, env = "LAUREL_SOCKET_SUBSCRIPTIONS_MAX", default_value_t = 20, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub socket_subscriptions_max: u32,
+    /// The longest message that a WebSocket may send, in bytes.
+    #[arg(long, env = "LAUREL_SOCKET_MESSAGE_BYTES_MAX", default_value_t = 64 << 10, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1024..=16 << 20))]
+    pub socket_message_bytes_max: u32,
+    /// The memory for the documents of subscriptions, in bytes. A client may hold as much of it as
+    /// it leaves free.
+    #[arg(long, env = "LAUREL_SUBSCRIPTIONS_BYTES", default_value_t = 256 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1 << 20..=64 << 30))]
+    pub subscriptions_bytes: u64,
+    /// The longest answer of a subscription, in bytes.
+    #[arg(long, env = "LAUREL_PUSH_BYTES_MAX", default_value_t = 256 << 10, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1024..=16 << 20))]
+    pub push_bytes_max: u32,
+    /// The time in which a WebSocket must send connection_init, in milliseconds.
+    #[arg(long, env = "LAUREL_SOCKET_INIT_TIMEOUT_MS", default_value_t = 3000, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..=600_000))]
+    pub socket_init_timeout_ms: u32,
+    /// The time after which a silent WebSocket is pinged, and within which it must answer; an event
+    /// stream gets a comment as often. In milliseconds.
+    #[arg(long, env = "LAUREL_SOCKET_PING_MS", default_value_t = 20_000, value_name = "MS", value_parser = clap::value_parser!(u32).range(100..=600_000))]
+    pub socket_ping_ms: u32,
+    /// The time that a socket may live, in seconds. Its client may connect again at once.
+    #[arg(long, env = "LAUREL_SOCKET_LIFETIME_SECONDS", default_value_t = 86_400, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=31_536_000))]
+    pub socket_lifetime_seconds: u32,
+}
+
+impl LiveSettings {
+    /// The sockets that clients may hold.
+    ///
+    /// # Errors
+    /// `Invalid` if connections may be more than the process may open files.
+    pub fn sockets_max(&self, connections: &ConnectionSettings) -> ranking::Result<usize> {
+        if let Some(set) = self.sockets_max {
+            return Ok(usize::try_from(set).expect("the range of the setting fits"));
+        }
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        Ok(sockets_max(files, connections.connections_max()?))
+    }
+
+    /// The time in which a WebSocket must begin.
+    pub fn init_timeout(&self) -> Duration {
+        Duration::from_millis(self.socket_init_timeout_ms.into())
+    }
+
+    /// The time between pings.
+    pub fn ping_interval(&self) -> Duration {
+        Duration::from_millis(self.socket_ping_ms.into())
+    }
+
+    /// The time that a socket may live.
+    pub fn lifetime(&self) -> Duration {
+        Duration::from_secs(self.socket_lifetime_seconds.into())
+    }
+}
+
+/// The number of sockets of a process that may open so many files, `None` for any number, of which
+/// connections take a part.
+fn sockets_max(files: Option<u64>, connections: usize) -> usize {
+    let files = files.map(|files| usize::try_from(files).unwrap_or(usize::MAX));
+    let taken = connections.saturating_add(FILES_RESERVED as usize);
+    let left = files.map_or(SOCKETS_DEFAULT, |files| files.saturating_sub(taken));
+    left.clamp(SOCKETS_LEAST, SOCKETS_DEFAULT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_get_the_files_that_connections_leave() {
+        assert_eq!(sockets_max(Some(1024), 896), SOCKETS_LEAST);
+        assert_eq!(sockets_max(Some(4096), 1024), 4096 - 1024 - 128);
+        assert_eq!(sockets_max(Some(1 << 20), 1024), SOCKETS_DEFAULT);
+        assert_eq!(sockets_max(None, 1024), SOCKETS_DEFAULT);
+    }
+}

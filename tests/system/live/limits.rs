@@ -1,0 +1,181 @@
+//! The limits of sockets: their number, their operations, and readers that are too slow.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Error;
+
+use tests::api::Api;
+use tests::api::metrics::metrics_of;
+use tests::api::submission::submit;
+use tests::api::subscriber::Subscriber;
+use tests::deployment::{Deployment, Redis, Sql};
+use tests::wait::until;
+
+const TOP: &str = "subscription { top(board: \"b\") { nodes { rank } } }";
+
+async fn api_with(settings: &[(&str, &str)]) -> Api {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start_with_settings(&deployment, settings).await;
+    api.create_board(json!({ "slug": "b", "policy": "LATEST" })).await;
+    api
+}
+
+/// The status by which a socket is refused; 101 if it is not.
+async fn status(api: &Api, headers: &[(&'static str, &str)]) -> u16 {
+    match Subscriber::open(api, headers).await {
+        Ok(_) => 101,
+        Err(Error::Http(answer)) => answer.status().as_u16(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[tokio::test]
+async fn an_address_has_so_many_sockets_and_all_have_so_many() {
+    let api = api_with(&[("LAUREL_SOCKETS_MAX", "3"), ("LAUREL_ADDRESS_SOCKETS_MAX", "2")]).await;
+    let first = Subscriber::connect(&api, None).await;
+    let _second = Subscriber::connect(&api, None).await;
+    assert_eq!(status(&api, &[]).await, 429);
+    let events = reqwest::Client::new()
+        .post(format!("{}/graphql", api.url()))
+        .header("accept", "text/event-stream")
+        .json(&json!({ "query": TOP }));
+    assert_eq!(events.send().await.unwrap().status(), 429);
+    let _third = Subscriber::connect_to(api.url(), None, 2).await;
+    drop(first);
+    until("a place is free", async || {
+        (metrics_of(&api).await["laurel_sockets{transport=\"websocket\"}"] == 2.0).then_some(())
+    })
+    .await;
+    let _fourth = Subscriber::connect_to(api.url(), None, 3).await;
+    assert_eq!(status(&api, &[]).await, 503);
+    let metrics = metrics_of(&api).await;
+    assert_eq!(metrics["laurel_sockets_refused_total{reason=\"address\"}"], 2.0);
+    assert_eq!(metrics["laurel_sockets_refused_total{reason=\"all\"}"], 1.0);
+    // Requests go on: sockets count apart.
+    assert_eq!(api.data("{ boards { totalCount } }", json!({})).await["boards"]["totalCount"], 1);
+}
+
+#[tokio::test]
+async fn a_socket_has_so_many_operations_under_way() {
+    let api = api_with(&[("LAUREL_SOCKET_SUBSCRIPTIONS_MAX", "2")]).await;
+    let mut socket = Subscriber::connect(&api, None).await;
+    for id in ["1", "2"] {
+        socket.subscribe(id, TOP, json!({})).await;
+        socket.data(id).await;
+    }
+    socket.subscribe("3", TOP, json!({})).await;
+    let refused = socket.next().await;
+    assert_eq!((&refused["type"], &refused["id"]), (&json!("error"), &json!("3")));
+    assert_eq!(refused["payload"][0]["extensions"]["code"], "LIMIT_EXCEEDED");
+    socket.send(json!({ "type": "complete", "id": "1" })).await;
+    assert_eq!(socket.next().await, json!({ "type": "complete", "id": "1" }));
+    socket.subscribe("3", TOP, json!({})).await;
+    socket.data("3").await;
+}
+
+#[tokio::test]
+async fn a_page_of_another_origin_opens_no_socket() {
+    let api = api_with(&[("LAUREL_CORS_ORIGINS", "https://game.example")]).await;
+    let own = api.url().to_owned();
+    for (origin, expected) in [
+        ("https://game.example", 101),
+        (own.as_str(), 101),
+        ("https://evil.example", 403),
+        ("http://game.example", 403),
+        ("null", 403),
+    ] {
+        assert_eq!(status(&api, &[("origin", origin)]).await, expected, "{origin}");
+    }
+    assert_eq!(metrics_of(&api).await["laurel_sockets_refused_total{reason=\"origin\"}"], 3.0);
+    let older = [("sec-websocket-protocol", "graphql-ws")];
+    assert_eq!(status(&api, &older).await, 400);
+    let both = [("sec-websocket-protocol", "graphql-ws, graphql-transport-ws")];
+    assert_eq!(status(&api, &both).await, 101);
+}
+
+#[tokio::test]
+async fn a_reader_that_takes_nothing_is_closed_and_others_go_on() {
+    let api = api_with(&[("LAUREL_WRITE_TIMEOUT_MS", "300")]).await;
+    let entries: Vec<Value> = (0..1000)
+        .map(|n| json!({ "member": format!("{n}{}", "m".repeat(100)), "score": n }))
+        .collect();
+    submit(&api, "b", json!(entries)).await;
+    let long =
+        "subscription { top(board: \"b\", first: 1000) { nodes { rank score member { key } } } }";
+    let mut slow = Subscriber::connect_with_small_buffer(&api).await;
+    slow.subscribe("1", long, json!({})).await;
+    let mut other = Subscriber::connect(&api, None).await;
+    other
+        .subscribe(
+            "1",
+            "subscription { top(board: \"b\", first: 1) { nodes { score } } }",
+            json!({}),
+        )
+        .await;
+    other.data("1").await;
+    let mut score = 1000;
+    until("the slow reader is closed", async || {
+        score += 1;
+        submit(&api, "b", json!([{ "member": "ann", "score": score }])).await;
+        assert!(other.next_within(Duration::from_secs(10)).await.is_some());
+        let closed = metrics_of(&api).await["laurel_sockets_closed_total{reason=\"slow\"}"];
+        (closed == 1.0).then_some(())
+    })
+    .await;
+    println!("closed after {} pushes", score - 1000);
+    assert_eq!(slow.closed().await, 4413);
+    submit(&api, "b", json!([{ "member": "ann", "score": 5000 }])).await;
+    assert_eq!(other.data("1").await["top"]["nodes"][0]["score"], "5000");
+}
+
+#[tokio::test]
+async fn a_client_beyond_its_rate_gets_fewer_pushes_and_the_last_one() {
+    let settings =
+        [("LAUREL_COST_MAX", "10000"), ("LAUREL_READ_RATE", "200"), ("LAUREL_READ_BURST", "10000")];
+    let api = api_with(&settings).await;
+    let token = api.deployment().new_token(&["--scope", "read"]).await;
+    let mut socket = Subscriber::connect(&api, Some(&token)).await;
+    let query = "subscription { top(board: \"b\") { nodes { score } } }";
+    socket.subscribe("1", query, json!({})).await;
+    socket.data("1").await;
+    let costly = "{ boards(first: 100) { nodes { windows { name } } } }";
+    while !api.ask(Some(&token), costly, json!({})).await.codes().contains(&"RATE_LIMITED") {}
+    let (began, mut score) = (Instant::now(), 0);
+    while began.elapsed() < Duration::from_secs(3) {
+        score += 1;
+        submit(&api, "b", json!([{ "member": "ann", "score": score }])).await;
+    }
+    let (mut pushes, last) = (1, json!(score.to_string()));
+    while socket.data("1").await["top"]["nodes"][0]["score"] != last {
+        pushes += 1;
+    }
+    // A push takes some 200 points with its part of the execution: about one comes a second.
+    let at_most = 3 + 2 * began.elapsed().as_secs();
+    println!("{score} submissions, {pushes} pushes in {:?}", began.elapsed());
+    assert!(pushes <= at_most, "{pushes} pushes: expected at most {at_most}");
+    socket.subscribe("2", query, json!({})).await;
+    while !api.ask(Some(&token), costly, json!({})).await.codes().contains(&"RATE_LIMITED") {}
+    socket.subscribe("3", query, json!({})).await;
+    let refused = loop {
+        let message = socket.next().await;
+        if message["id"] == "3" {
+            break message;
+        }
+    };
+    assert_eq!(refused["payload"][0]["extensions"]["code"], "RATE_LIMITED", "{refused}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_ends_its_subscription() {
+    let api = api_with(&[("LAUREL_PUSH_BYTES_MAX", "1024")]).await;
+    let mut socket = Subscriber::connect(&api, None).await;
+    socket.subscribe("1", "subscription { top(board: \"b\", first: 100) { nodes { rank score member { key } } } }", json!({})).await;
+    socket.data("1").await;
+    let entries: Vec<Value> =
+        (0..100).map(|n| json!({ "member": format!("member {n}"), "score": n })).collect();
+    submit(&api, "b", json!(entries)).await;
+    let end = socket.next().await;
+    assert_eq!(end["type"], "error", "{end}");
+    assert_eq!(end["payload"][0]["extensions"]["code"], "LIMIT_EXCEEDED");
+}
