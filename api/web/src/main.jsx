@@ -7,6 +7,7 @@ import './page.css';
 import { useGraphiQLActions } from '@graphiql/react';
 import { createGraphiQLFetcher } from '@graphiql/toolkit';
 import { GraphiQL } from 'graphiql';
+import { parse } from 'graphql';
 import { createClient } from 'graphql-ws';
 import { useEffect, useState } from 'react';
 import { createRoot } from 'react-dom/client';
@@ -22,13 +23,26 @@ const wsClient = createClient({
 
 const send = createGraphiQLFetcher({ url: '/graphql', fetch: fetchWithToken, wsClient });
 
+function parsed(query) {
+  try {
+    return parse(query);
+  } catch {
+    return undefined;
+  }
+}
+
 /**
- * GraphiQL learns an operation's name a moment after its text. A user who changes tabs and runs at
- * once would send the name of the last tab.
+ * GraphiQL learns an operation's name and type a moment after its text. A user who changes tabs and
+ * runs at once would send the name of the last tab, and a subscription by POST.
  */
 function fetcher({ operationName, ...request }, options) {
-  const named = operationName && new RegExp(`\\b${operationName}\\b`).test(request.query);
-  return send(named ? { ...request, operationName } : request, options);
+  const documentAST = parsed(request.query);
+  const names = (documentAST?.definitions ?? []).flatMap(({ kind, name }) =>
+    kind === 'OperationDefinition' && name ? [name.value] : [],
+  );
+  const meant = names.length === 1 ? names[0] : names.find(name => name === operationName);
+  const named = meant ? { ...request, operationName: meant } : request;
+  return send(named, { ...options, documentAST });
 }
 
 /** Asks for the schema again when the token changes, as a server may show it only with a token. */

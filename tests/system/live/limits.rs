@@ -142,16 +142,18 @@ async fn a_client_beyond_its_rate_gets_fewer_pushes_and_the_last_one() {
     let costly = "{ boards(first: 100) { nodes { windows { name } } } }";
     while !api.ask(Some(&token), costly, json!({})).await.codes().contains(&"RATE_LIMITED") {}
     let (began, mut score) = (Instant::now(), 0);
-    while began.elapsed() < Duration::from_secs(3) {
+    while score < 30 {
         score += 1;
+        // Others have points of their own, and spend them, too.
+        tokio::time::sleep(Duration::from_millis(100)).await;
         submit(&api, "b", json!([{ "member": "ann", "score": score }])).await;
     }
     let (mut pushes, last) = (1, json!(score.to_string()));
     while socket.data("1").await["top"]["nodes"][0]["score"] != last {
         pushes += 1;
     }
-    // A push takes some 200 points with its part of the execution: about one comes a second.
-    let at_most = 3 + 2 * began.elapsed().as_secs();
+    // A push takes some 200 points with its part of the execution: a few come in a second.
+    let at_most = 3 + 3 * began.elapsed().as_secs();
     println!("{score} submissions, {pushes} pushes in {:?}", began.elapsed());
     assert!(pushes <= at_most, "{pushes} pushes: expected at most {at_most}");
     socket.subscribe("2", query, json!({})).await;
