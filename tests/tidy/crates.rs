@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use crate::tree::{SourceFile, files, report};
 
 /// Packages, each with the crates that may list it as a dependency.
-const USERS: [(&str, &[&str]); 9] = [
+const USERS: [(&str, &[&str]); 10] = [
     ("async-graphql", &["api"]),
+    ("async-graphql-axum", &["api"]),
     ("async-graphql-value", &["api"]),
     ("axum", &["api", "tests"]),
     ("clap", &["engine", "api", "analytics"]),
