@@ -217,12 +217,18 @@ impl Standings {
 
     /// The entries of a member's friends, in rank order, with their positions among the friends and
     /// their ranks among all members. A page cursor continues in its own period.
+    #[expect(clippy::too_many_arguments, reason = "each is an argument of the field")]
     async fn friends(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The member's key.")] member: String,
         #[graphql(default = 10, desc = "The number of items, at most 1,000.")] first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+        #[graphql(
+            default_with = "Some(false)",
+            desc = "True for the page around the member, instead of `after`: as many friends above it as below, and more on one side near the end of the other. The last page if the member has no entry."
+        )]
+        around: Option<bool>,
         #[graphql(default_with = "Some(true)", desc = "True to include the member itself.")]
         include_self: Option<bool>,
         #[graphql(
@@ -234,6 +240,7 @@ impl Standings {
         let page = FriendsPage {
             first,
             after,
+            around: around.unwrap_or(false),
             include_self: include_self.unwrap_or(true),
             include_missing: include_missing.unwrap_or(false),
         };

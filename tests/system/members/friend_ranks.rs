@@ -216,3 +216,58 @@ async fn a_cursor_among_friends_is_one_of_its_list() {
         assert_eq!(ask("b", Value::Null, &json!(bad)).await.codes(), ["BAD_USER_INPUT"]);
     }
 }
+
+#[tokio::test]
+async fn the_page_around_a_member_fills_at_the_edges() {
+    let names: Vec<String> = (0..10).map(|number| format!("m{number}")).collect();
+    let members: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (_deployment, api) = start_with_members(Sql::Sqlite, &members).await;
+    api.create_board(json!({ "slug": "b" })).await;
+    // The ninth has no score.
+    let scores: Vec<Value> = (0..9)
+        .filter(|number| *number != 8)
+        .map(|number| json!({ "member": names[number], "score": 100 - number }))
+        .collect();
+    submit(&api, "b", json!(scores)).await;
+    for (number, me) in members.iter().enumerate() {
+        for friend in &members[..number] {
+            change_friends(&api, ADD_FRIEND, (me, friend)).await;
+        }
+    }
+    let ask = async |member: &str, arguments: &str| {
+        let query = format!(
+            "{{ board(slug: \"b\") {{ standings {{ friends(member: {member:?}, {arguments}) {{ nodes {{ member {{ key }} }} }} }} }} }}"
+        );
+        api.ask(Some(api.token()), &query, json!({})).await
+    };
+    let around = async |member: &str, arguments: &str| {
+        let answer = ask(member, &format!("around: true, {arguments}")).await;
+        assert_eq!(answer.codes(), [""; 0], "{}", answer.body);
+        let nodes = &answer.body["data"]["board"]["standings"]["friends"]["nodes"];
+        let nodes = nodes.as_array().unwrap().iter();
+        nodes
+            .map(|node| node["member"]["key"].as_str().unwrap()[1..].to_owned())
+            .collect::<String>()
+    };
+    for (member, arguments, expected) in [
+        ("m0", "first: 3", "012"),
+        ("m1", "first: 3", "012"),
+        ("m4", "first: 3", "345"),
+        ("m4", "first: 4", "2345"),
+        ("m4", "first: 4, includeSelf: false", "2356"),
+        ("m7", "first: 3", "567"),
+        ("m4", "first: 1", "4"),
+        ("m4", "first: 0", ""),
+        ("m4", "first: 50", "01234567"),
+        // Without an entry, the last page.
+        ("m8", "first: 3", "567"),
+        ("m8", "first: 3, includeMissing: true", "789"),
+    ] {
+        assert_eq!(around(member, arguments).await, expected, "{member} {arguments}");
+    }
+    let answer = ask("m4", "first: 1").await;
+    assert_eq!(answer.codes(), [""; 0]);
+    let both = ask("m4", "around: true, after: \"x\"").await;
+    assert_eq!(both.codes(), ["BAD_USER_INPUT"]);
+    assert_eq!(both.body["errors"][0]["extensions"]["argument"], "around");
+}

@@ -8,6 +8,7 @@ use ranking::id::MemberId;
 use ranking::store::read::RankedEntry;
 
 use super::Member;
+use crate::error::Error;
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
 use crate::graphql::standings::entry::Entry;
@@ -50,6 +51,7 @@ impl FriendTotal {
 pub(crate) struct FriendsPage {
     pub(crate) first: Option<i32>,
     pub(crate) after: Option<String>,
+    pub(crate) around: bool,
     pub(crate) include_self: bool,
     pub(crate) include_missing: bool,
 }
@@ -65,6 +67,10 @@ pub(crate) async fn friends_page(
     let _reading = state(ctx).loaders.reading();
     let member = member_id("member", member)?;
     let limit = limit("first", page.first)?;
+    if page.around && page.after.is_some() {
+        let message = "both after and around are given: expected one of them";
+        return Err(Error::bad_input(message).at("around"));
+    }
     let (list, after) = match &page.after {
         Some(cursor) => {
             let (list, cursor) = standings.list_of(app(ctx), cursor)?;
@@ -79,8 +85,15 @@ pub(crate) async fn friends_page(
             && (page.include_self || *place.member() != member)
     };
     let places: Vec<(u64, &Place)> = (1..).zip(all.iter()).filter(is_wanted).collect();
-    let start = after.map_or(0, |after| places.partition_point(|(_, place)| **place <= after));
     let total = places.len();
+    let start = match (after, all.iter().find(|place| *place.member() == member)) {
+        (Some(after), _) => places.partition_point(|(_, place)| **place <= after),
+        (None, Some(own)) if page.around => {
+            let above = places.partition_point(|(_, place)| *place < own);
+            above.saturating_sub(limit / 2).min(total.saturating_sub(limit))
+        }
+        (None, _) => 0,
+    };
     let end = total.min(start + limit);
     let mut connection =
         Connection::with_additional_fields(start > 0, end < total, FriendTotal(total));
