@@ -20,7 +20,7 @@ pub(crate) mod rates;
 pub(crate) mod response;
 pub(crate) mod serving;
 pub(crate) mod socket;
-mod sockets;
+pub mod sockets;
 pub(crate) mod turns;
 
 use std::sync::Arc;
@@ -52,7 +52,7 @@ use response::{MediaType, refuse};
 use serving::address::ClientAddress;
 use serving::body::{BodyLimits, read_body};
 use serving::{Routes, operations};
-use sockets::Sockets;
+use sockets::{Most, Sockets};
 use turns::Turns;
 
 /// The state that the handlers share.
@@ -100,7 +100,7 @@ pub fn routes(
     connections: &ConnectionSettings,
     limits: &RequestLimits,
     rates: &RateSettings,
-    (live, sockets_max): (LiveSettings, usize),
+    (live, most): (LiveSettings, Most),
 ) -> Routes {
     let admission = Admission::new(limits);
     let operations = operations::router(&app, admission.clone());
@@ -129,7 +129,7 @@ pub fn routes(
         answers_memory: Arc::new(Semaphore::new((limits.answers_bytes >> 10) as usize)),
         query_timeout: Duration::from_millis(limits.query_timeout_ms.into()),
         feeds: Feeds::default(),
-        sockets: Sockets::new(sockets_max, live.address_sockets_max, live.subscriptions_bytes),
+        sockets: Sockets::new(most, live.subscriptions_bytes),
         live,
         write_timeout: Duration::from_millis(connections.write_timeout_ms),
         origins: connections.cors_origins.clone(),

@@ -59,13 +59,16 @@ impl Live {
     pub(crate) fn watch(&self, standings: &Arc<Standings>, want: Want) -> Watch {
         let mut by_name = self.topics.lock();
         let known = by_name.get(&standings.id).and_then(Weak::upgrade);
-        let topic = known.unwrap_or_else(|| {
+        let present = known.as_ref().filter(|topic| topic.is_of(standings)).cloned();
+        let topic = present.unwrap_or_else(|| {
             let topic = Topic::new(&self.topics, standings.clone());
             by_name.insert(standings.id.clone(), Arc::downgrade(&topic));
             self.topics.begun.notify_one();
             topic
         });
         drop(by_name);
+        // The last owner of a topic needs the lock.
+        drop(known);
         topic.watch(want)
     }
 }

@@ -23,6 +23,7 @@ mod marking;
 mod run;
 mod window_seal;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use ranking::id::BoardNo;
@@ -41,9 +42,10 @@ pub(crate) use self::due::may_be_due;
 /// The rows of one DELETE.
 const ROWS_MAX: u64 = 5000;
 
-/// The most boards that take their steps together. It bounds memory, and the time for which late
-/// events wait in the history for the sealed entries that they correct.
-const BOARDS_MAX: usize = 4000;
+/// The most boards that take their steps together. It bounds the keys in memory, the work that a
+/// run loses which is cut short, and the time for which late events wait in the history for the
+/// sealed entries that they correct.
+const BOARDS_MAX: usize = 500;
 
 /// Figures of a seal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -88,7 +90,13 @@ pub async fn seal_boards(
     rows: Vec<board::Model>,
     now_ms: i64,
 ) -> Result<Sealing> {
-    let mut run = Run { deployment, now_ms, sealing: Sealing::default(), failed: None };
+    let mut run = Run {
+        deployment,
+        now_ms,
+        sealing: Sealing::default(),
+        failed: None,
+        down: BTreeSet::new(),
+    };
     let mut rows = rows.into_iter();
     loop {
         let some: Vec<board::Model> = rows.by_ref().take(BOARDS_MAX).collect();

@@ -26,6 +26,7 @@ use crate::background::worker::Signals;
 use crate::health::Health;
 use crate::http::serving::tls::Certificates;
 use crate::http::serving::{Listeners, Serving};
+use crate::http::sockets::Most;
 use crate::submit::committer::Committers;
 use crate::{graphql, http};
 
@@ -92,8 +93,13 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
     stores.log.start("info")?;
     open_many_files();
     // Settings are checked before anything is made.
-    connections.connections_max()?;
-    let sockets_max = live.sockets_max(&connections)?;
+    let connections_max = connections.connections_max()?;
+    let most = Most {
+        sockets: live.sockets_max(&connections)?,
+        address_sockets: live.address_sockets_max,
+        streams: connections_max.div_ceil(2),
+        address_streams: usize::try_from(connections.address_connections_max.div_ceil(2))?,
+    };
     let certificates = Certificates::load(&connections)?;
     let daily = match settings.no_workers {
         true => None,
@@ -121,7 +127,7 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
     let app = Arc::new(app);
     let addresses = Addresses::of(&listeners, connections.tls_cert.is_some())?;
     let schema = graphql::schema(app.clone());
-    let of_live = (live, sockets_max);
+    let of_live = (live, most);
     let routes = http::routes(app.clone(), schema, &caches, &connections, &limits, &rates, of_live);
     let serving = Serving::start(listeners, routes, certificates, &connections)?;
     addresses.announce(&deployment, &stores.settings.sql.data_dir).await?;

@@ -103,7 +103,7 @@ async fn begin(
     let parameters = parse();
     let parameters =
         parameters.map_err(|error| refuse(MediaType::Json, StatusCode::BAD_REQUEST, &error))?;
-    let place = service.sockets.take(ClientAddress::of(address));
+    let place = service.sockets.take_stream(ClientAddress::of(address));
     let _place = place.map_err(|error| no_place(&error))?;
     let principal = login.principal.clone();
     let answers = answers(service.clone(), client, principal, Ok(parameters), bytes);
@@ -142,11 +142,7 @@ impl Events {
             tokio::select! {
                 biased;
                 () = reached(&mut self.stages, Stage::Ending) => return None,
-                update = self.answers.next() => {
-                    self.is_over = update.is_none();
-                    let event = update.map_or(COMPLETE, |update| next(&update.json));
-                    return Some((event, self));
-                }
+                // Before the answers, which a slow reader may find ready each time.
                 () = sleep_until(due) => {
                     if Instant::now() >= self.ends_at {
                         return None;
@@ -157,6 +153,11 @@ impl Events {
                     }
                     let now_ms = self.service.app.deployment.clock.now_ms();
                     self.check_at = self.login.next_check(now_ms);
+                }
+                update = self.answers.next() => {
+                    self.is_over = update.is_none();
+                    let event = update.map_or(COMPLETE, |update| next(&update.json));
+                    return Some((event, self));
                 }
                 () = sleep_until(comment_at) => {
                     comment_at += self.comment_every;

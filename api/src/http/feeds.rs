@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -23,6 +23,10 @@ use crate::access::{Principal, Scope};
 use crate::graphql::subscription::Following;
 use crate::live::RETRY_PAUSE;
 use crate::metrics::METRICS;
+
+/// The memory of an answer for each byte of its JSON, in bytes, about: the text, and the tree that
+/// WebSockets are written from.
+const ANSWER_BYTES: u64 = 8;
 
 /// The feeds that anyone has subscribed to.
 #[derive(Default)]
@@ -40,6 +44,8 @@ struct Feed {
     question: Question,
     service: Service,
     updates: watch::Receiver<Option<Arc<Update>>>,
+    /// Told when a client has paid for an answer.
+    taken: Arc<Notify>,
     _executing: AbortOnDropHandle<()>,
 }
 
@@ -71,7 +77,8 @@ impl Feeds {
         let known = feeds.get(&question).and_then(Weak::upgrade);
         let living = known.as_ref().filter(|feed| feed.is_living()).cloned();
         let feed = living.unwrap_or_else(|| {
-            let feed = Arc::new(Feed::start(service.clone(), question.clone(), operation));
+            let (service, client) = (service.clone(), client.clone());
+            let feed = Arc::new(Feed::start(service, client, question.clone(), operation));
             feeds.insert(question, Arc::downgrade(&feed));
             feed
         });
@@ -90,15 +97,23 @@ impl Feeds {
 }
 
 impl Feed {
-    fn start(service: Service, question: Question, operation: Arc<Operation>) -> Self {
+    /// A feed whose answers lie in the memory of the client that asked first.
+    fn start(
+        service: Service,
+        client: Client,
+        question: Question,
+        operation: Arc<Operation>,
+    ) -> Self {
         let (sender, updates) = watch::channel(None);
         // The rights alone count: answers must not depend on the token that came first.
         let principal = question.scope.map(|scope| {
             Arc::new(Principal { id: "".into(), scope, member: None, expires_at_ms: None })
         });
-        let executing = push(service.clone(), operation, principal, sender);
+        let taken = Arc::new(Notify::new());
+        let asker = (client, principal);
+        let executing = push(service.clone(), operation, asker, sender, taken.clone());
         let _executing = AbortOnDropHandle::new(tokio::spawn(executing));
-        Self { question, service, updates, _executing }
+        Self { question, service, updates, taken, _executing }
     }
 
     /// True until its last answer.
@@ -117,28 +132,37 @@ impl Drop for Feed {
     }
 }
 
-/// Executes a document after each change, and hands its answers out.
+/// Executes a document after each change, and hands its answers out. As long as no client pays for
+/// the last answer and takes it, there is no further one.
 async fn push(
     service: Service,
     operation: Arc<Operation>,
-    principal: Option<Arc<Principal>>,
+    (client, principal): (Client, Option<Arc<Principal>>),
     updates: watch::Sender<Option<Arc<Update>>>,
+    taken: Arc<Notify>,
 ) {
     let following = Following::default();
     let bytes_max = service.live.push_bytes_max;
     let mut last: Option<Arc<Update>> = None;
+    let mut _memory = None;
     loop {
         let executed = operation.execute(&service, principal.clone(), &following).await;
         METRICS.live.executions.inc();
         // One receiver is the feed's own.
         let sockets = updates.receiver_count().saturating_sub(1);
-        let update = Arc::new(Update::new(executed, bytes_max, sockets));
+        let mut update = Update::new(executed, bytes_max, sockets);
+        match service.sockets.hold(&client, ANSWER_BYTES * update.json.len() as u64) {
+            Ok(held) => _memory = Some(held),
+            Err(error) => update = Update::refusal(vec![server_error(error)]),
+        }
+        let update = Arc::new(update);
         if update.is_passing() && last.is_some() {
             // The last answer stays until there is a better one.
             let _ = timeout(RETRY_PAUSE, following.changed()).await;
             continue;
         }
-        if last.as_ref().is_none_or(|last| last.json != update.json) {
+        let is_other = last.as_ref().is_none_or(|last| last.json != update.json);
+        if is_other {
             updates.send_replace(Some(update.clone()));
         }
         if update.is_refusal() {
@@ -146,6 +170,9 @@ async fn push(
         }
         last = Some(update);
         following.changed().await;
+        if is_other {
+            taken.notified().await;
+        }
     }
 }
 
@@ -161,6 +188,7 @@ impl Subscribed {
             match self.feed.service.rates.read(&self.client, update.points) {
                 Ok(()) => {
                     METRICS.live.pushes.inc();
+                    self.feed.taken.notify_one();
                     self.is_over = update.is_refusal();
                     return Some((update, self));
                 }

@@ -122,7 +122,7 @@ impl Operation {
         let executed = within(service.query_timeout, executing).await;
         executed.unwrap_or_else(|error| {
             let response = Response::from_errors(vec![server_error(error)]);
-            Executed { response, spent: 0 }
+            Executed { response, spent: self.cost.points }
         })
     }
 
@@ -167,17 +167,21 @@ impl Update {
     /// The answer of an execution, of at most so many bytes, that so many sockets share.
     pub fn new(executed: Executed, bytes_max: u32, sockets: usize) -> Self {
         let Executed { mut response, spent } = executed;
+        let shared = spent.div_ceil(sockets.max(1) as u64);
+        let refusal = |errors| {
+            let refusal = Self::refusal(errors);
+            Self { points: refusal.points + shared, ..refusal }
+        };
         if response.data == Value::Null {
-            return Self::refusal(response.errors);
+            return refusal(response.errors);
         }
         finish(&mut response.errors);
         // A serde_json value in between would sort the fields by name.
         let json = serde_json::to_vec(&response).expect("an answer is JSON");
         if json.len() > bytes_max as usize {
             let message = format!("the answer is longer than {bytes_max} bytes: ask for less");
-            return Self::refusal(vec![server_error(Error::limit_exceeded(message))]);
+            return refusal(vec![server_error(Error::limit_exceeded(message))]);
         }
-        let shared = spent.div_ceil(sockets.max(1) as u64);
         let points = REQUEST_POINTS + json.len() as u64 / BYTES_A_POINT + shared;
         let Response { data, errors, .. } = response;
         Self { data, errors, json: json.into(), points }
@@ -233,7 +237,9 @@ pub fn answers(
         }
         let executed = operation.execute(&service, principal, &Following::default()).await;
         let update = Update::new(executed, service.live.push_bytes_max, 1);
-        service.rates.read_more(&client, update.points);
+        // The points of the text are in those that were spent, and are paid.
+        let paid = operation.cost.points;
+        service.rates.read_more(&client, update.points.saturating_sub(paid));
         one(update)
     };
     once(beginning).flatten().boxed()

@@ -13,15 +13,29 @@ use crate::metrics::METRICS;
 
 /// The places and the memory of all sockets.
 pub struct Sockets {
-    max: usize,
-    address_max: usize,
+    most: Most,
     bytes_max: u64,
     taken: Mutex<Taken>,
+}
+
+/// The most sockets, and the most event streams among them, in all and for one address.
+#[derive(Debug, Clone, Copy)]
+pub struct Most {
+    /// In all.
+    pub sockets: usize,
+    /// For one address.
+    pub address_sockets: u32,
+    /// Event streams in all. A stream keeps its connection, so that all of them together must
+    /// leave connections for requests.
+    pub streams: usize,
+    /// Event streams for one address.
+    pub address_streams: usize,
 }
 
 #[derive(Default)]
 struct Taken {
     sockets: Shares<ClientAddress>,
+    streams: Shares<ClientAddress>,
     bytes: Shares<Client>,
 }
 
@@ -35,6 +49,7 @@ struct Shares<K> {
 pub struct Place {
     sockets: Arc<Sockets>,
     address: ClientAddress,
+    is_stream: bool,
 }
 
 /// The memory of a subscription, free again when this is dropped.
@@ -73,31 +88,50 @@ impl<K: Eq + Hash + Clone> Shares<K> {
 }
 
 impl Sockets {
-    /// So many places in all, so many for one address, and so many bytes for subscriptions.
-    pub fn new(max: usize, address_max: u32, bytes_max: u64) -> Arc<Self> {
-        let taken = Mutex::default();
-        Arc::new(Self { max, address_max: address_max as usize, bytes_max, taken })
+    /// So many places, and so many bytes for subscriptions.
+    pub fn new(most: Most, bytes_max: u64) -> Arc<Self> {
+        Arc::new(Self { most, bytes_max, taken: Mutex::default() })
     }
 
-    /// Takes a place for a socket of an address.
+    /// Takes a place for a WebSocket of an address.
     ///
     /// # Errors
     /// `RATE_LIMITED` if the address has as many as it may, `UNAVAILABLE` if all are taken.
     pub fn take(self: &Arc<Self>, address: ClientAddress) -> Result<Place> {
-        let mut taken = self.lock();
-        if taken.sockets.of(&address) >= self.address_max as u64 {
-            METRICS.live.refused_for_address.inc();
-            let max = self.address_max;
-            let message = format!("this address has too many sockets: expected at most {max}");
-            return Err(Error::new(ErrorCode::RateLimited, message));
-        }
-        if taken.sockets.all >= self.max as u64 {
-            METRICS.live.refused_for_all.inc();
-            let message = "the server has too many sockets; try again in a few seconds";
-            return Err(Error::new(ErrorCode::Unavailable, message));
+        self.take_one(address, false)
+    }
+
+    /// Takes a place for an event stream of an address.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    pub fn take_stream(self: &Arc<Self>, address: ClientAddress) -> Result<Place> {
+        self.take_one(address, true)
+    }
+
+    fn take_one(self: &Arc<Self>, address: ClientAddress, is_stream: bool) -> Result<Place> {
+        let (mut taken, most) = (self.lock(), self.most);
+        let of_sockets = ("sockets", &taken.sockets, most.sockets, most.address_sockets as usize);
+        let of_streams = ("event streams", &taken.streams, most.streams, most.address_streams);
+        let limits = [Some(of_sockets), is_stream.then_some(of_streams)];
+        for (what, shares, max, address_max) in limits.into_iter().flatten() {
+            if shares.of(&address) >= address_max as u64 {
+                METRICS.live.refused_for_address.inc();
+                let message =
+                    format!("this address has too many {what}: expected at most {address_max}");
+                return Err(Error::new(ErrorCode::RateLimited, message));
+            }
+            if shares.all >= max as u64 {
+                METRICS.live.refused_for_all.inc();
+                let message = format!("the server has too many {what}; try again in a few seconds");
+                return Err(Error::new(ErrorCode::Unavailable, message));
+            }
         }
         taken.sockets.add(&address, 1);
-        Ok(Place { sockets: self.clone(), address })
+        if is_stream {
+            taken.streams.add(&address, 1);
+        }
+        Ok(Place { sockets: self.clone(), address, is_stream })
     }
 
     /// Takes memory for a subscription of a client.
@@ -122,7 +156,11 @@ impl Sockets {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.sockets.lock().sockets.remove(&self.address, 1);
+        let mut taken = self.sockets.lock();
+        taken.sockets.remove(&self.address, 1);
+        if self.is_stream {
+            taken.streams.remove(&self.address, 1);
+        }
     }
 }
 
@@ -142,9 +180,26 @@ mod tests {
         ClientAddress::of(IpAddr::from([192, 0, 2, last]))
     }
 
+    fn most(sockets: usize, address_sockets: u32) -> Most {
+        Most { sockets, address_sockets, streams: 2, address_streams: 1 }
+    }
+
+    #[test]
+    fn streams_are_fewer_than_sockets() {
+        let sockets = Sockets::new(most(9, 9), 0);
+        let first = sockets.take_stream(address(1)).unwrap();
+        let code = |last| sockets.take_stream(address(last)).map(drop).map_err(|error| error.code);
+        assert_eq!(code(1), Err(ErrorCode::RateLimited));
+        let _second = sockets.take_stream(address(2)).unwrap();
+        assert_eq!(code(3), Err(ErrorCode::Unavailable));
+        assert!(sockets.take(address(1)).is_ok());
+        drop(first);
+        assert_eq!(code(3), Ok(()));
+    }
+
     #[test]
     fn an_address_has_so_many_places_and_gives_them_back() {
-        let sockets = Sockets::new(3, 2, 0);
+        let sockets = Sockets::new(most(3, 2), 0);
         let first = sockets.take(address(1)).unwrap();
         let _second = sockets.take(address(1)).unwrap();
         let code = |last| sockets.take(address(last)).map(drop).map_err(|error| error.code);
@@ -158,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_client_holds_as_much_memory_as_it_leaves_free() {
-        let sockets = Sockets::new(0, 0, 100);
+        let sockets = Sockets::new(most(0, 0), 100);
         let client = |last: u8| Client::at(IpAddr::from([192, 0, 2, last]));
         let half = sockets.hold(&client(1), 50).unwrap();
         assert!(sockets.hold(&client(1), 1).is_err());

@@ -57,29 +57,30 @@ impl Follower {
     /// Follows as long as there are topics, and begins again with the next one.
     pub async fn run(mut self) {
         while let Some(topics) = self.topics.upgrade() {
-            let followed = topics.followed();
-            if followed.is_empty() {
+            if topics.followed().is_empty() {
                 self.heads.clear();
                 self.again_at.clear();
                 topics.begun.notified().await;
                 continue;
             }
+            self.look(&topics).await;
             drop(topics);
-            self.look(&followed).await;
-            drop(followed);
             sleep(LOOKS_INTERVAL).await;
         }
     }
 
-    /// Wakes the topics that something has changed for since the last look.
-    async fn look(&mut self, followed: &[Arc<Topic>]) {
+    /// Wakes the topics that something has changed for since the last look. Those that begin
+    /// meanwhile may have read before a change that this look takes for seen, so the topics are
+    /// asked for again after each answer.
+    async fn look(&mut self, topics: &Topics) {
         let now_ms = self.deployment.clock.now_ms();
-        followed.iter().for_each(|topic| topic.look_at_clock(now_ms));
+        topics.followed().iter().for_each(|topic| topic.look_at_clock(now_ms));
         let Ok(heads) = self.store.heads().await else {
             // When Redis is back, anything may have changed.
             self.heads.clear();
             return;
         };
+        let followed = topics.followed();
         self.heads.resize(heads.len(), None);
         self.again_at.resize(heads.len(), None);
         let moved = heads.into_iter().enumerate().filter_map(|(index, head)| {
@@ -97,7 +98,9 @@ impl Follower {
             };
             (no, read)
         });
-        for (no, read) in join_all(read).await {
+        let read = join_all(read).await;
+        let followed = topics.followed();
+        for (no, read) in read {
             let index = usize::from(no.0);
             let of_partition = followed.iter().filter(|topic| is_in(topic, no));
             let touched = match read {
@@ -117,7 +120,7 @@ impl Follower {
                 }
             }
         }
-        self.turn_again(followed);
+        self.turn_again(&followed);
     }
 
     /// Wakes the topics again whose boards were perhaps read before they changed.

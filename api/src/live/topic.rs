@@ -110,11 +110,18 @@ impl Topic {
         Arc::new(Self { state, topics: Arc::downgrade(topics), _reading })
     }
 
-    /// Follows a part. If it is not among those that are read, all are read again.
+    /// True if it follows these standings, where they lie now.
+    pub(super) fn is_of(&self, standings: &Standings) -> bool {
+        let own = &self.state.standings;
+        own.id == standings.id && own.is_laid_out_as(standings)
+    }
+
+    /// Follows a part. If it is not among those that are read, all are read again; so they are if
+    /// nobody wanted it, as a read may be under way without it.
     pub(super) fn watch(self: Arc<Self>, want: Want) -> Watch {
         let snapshots = self.state.snapshots.subscribe();
-        self.state.wants().add(&want);
-        if snapshots.borrow().part(&want).is_none() {
+        let is_new = self.state.wants().add(&want);
+        if is_new || snapshots.borrow().part(&want).is_none() {
             self.state.changed.notify_one();
         }
         let turn = snapshots.borrow().turn;
@@ -198,11 +205,14 @@ async fn read_on(state: Arc<State>, topics: Arc<Topics>) {
 }
 
 impl Wants {
-    fn add(&mut self, want: &Want) {
-        match want {
-            Want::Page(first) => *self.pages.entry(*first).or_default() += 1,
-            Want::Entry(member) => *self.members.entry(member.clone()).or_default() += 1,
-        }
+    /// Adds a watch; true if it is the first of its part.
+    fn add(&mut self, want: &Want) -> bool {
+        let count = match want {
+            Want::Page(first) => self.pages.entry(*first).or_default(),
+            Want::Entry(member) => self.members.entry(member.clone()).or_default(),
+        };
+        *count += 1;
+        *count == 1
     }
 
     fn remove(&mut self, want: &Want) {
@@ -247,7 +257,7 @@ impl Snapshot {
 impl Watch {
     /// True if it follows this part of these standings.
     pub fn is_of(&self, standings: &Standings, want: &Want) -> bool {
-        self.topic.state.standings.id == standings.id && self.want == *want
+        self.topic.is_of(standings) && self.want == *want
     }
 
     /// The part as it was read last; waits for the first read.
@@ -333,9 +343,8 @@ mod tests {
     #[test]
     fn a_want_stays_as_long_as_anyone_has_it() {
         let mut wants = Wants::default();
-        for want in [Want::Page(10), Want::Page(10), Want::Page(3), Want::Entry(member("m"))] {
-            wants.add(&want);
-        }
+        let added = [Want::Page(10), Want::Page(10), Want::Page(3), Want::Entry(member("m"))];
+        assert_eq!(added.map(|want| wants.add(&want)), [true, false, true, true]);
         wants.remove(&Want::Page(10));
         wants.remove(&Want::Entry(member("m")));
         assert_eq!(wants.pages, [(3, 1), (10, 1)].into());

@@ -15,35 +15,35 @@ use entity::error::Result;
 const KEYS_MAX: usize = 500;
 
 impl WindowSeal<'_> {
-    /// Marks every partition.
-    pub(super) async fn mark(&self, before_ms: i64) -> Result<()> {
-        for partition in self.partitions() {
-            self.commit(partition, before_ms, None).await?;
-        }
-        Ok(())
+    /// Marks a partition.
+    pub(super) async fn mark(&self, partition: Partition<'_>, before_ms: i64) -> Result<()> {
+        self.commit(partition, before_ms, None).await
     }
 
-    /// Drops the listed keys of sealed periods, and removes the periods from their lists.
-    pub(super) async fn drop_keys(&self, listing: &Listing, before_ms: i64) -> Result<()> {
+    /// Drops a partition's listed keys of sealed periods, and removes the periods from their lists.
+    pub(super) async fn drop_keys(
+        &self,
+        listing: &Listing,
+        partition: Partition<'_>,
+        before_ms: i64,
+    ) -> Result<()> {
         let store = &self.deployment.store;
-        for partition in self.partitions() {
-            let mut steps: Vec<Dropping> = vec![];
-            let standings = self.standings(listing, partition, NEVER_MS, before_ms)?;
-            let keys: Vec<String> =
-                standings.iter().map(|(id, _)| store.keys().standings(partition.no, id)).collect();
-            steps.extend(keys.chunks(KEYS_MAX).map(|keys| Dropping::Keys(keys.to_vec())));
-            for list in listing.lists(partition.no, self.name)? {
-                let labels = store.listed_before(list, before_ms).await?;
-                let chunks = labels.chunks(KEYS_MAX);
-                steps.extend(chunks.map(|labels| Dropping::Periods(list.clone(), labels.to_vec())));
-            }
-            // A commit even if there is nothing to drop: a reader with an old row must learn of it.
-            if steps.is_empty() {
-                steps.push(Dropping::Keys(vec![]));
-            }
-            for dropping in steps {
-                self.commit(partition, before_ms, Some(dropping)).await?;
-            }
+        let mut steps: Vec<Dropping> = vec![];
+        let standings = self.standings(listing, partition, NEVER_MS, before_ms)?;
+        let keys: Vec<String> =
+            standings.iter().map(|(id, _)| store.keys().standings(partition.no, id)).collect();
+        steps.extend(keys.chunks(KEYS_MAX).map(|keys| Dropping::Keys(keys.to_vec())));
+        for list in listing.lists(partition.no, self.name)? {
+            let labels = store.listed_before(list, before_ms).await?;
+            let chunks = labels.chunks(KEYS_MAX);
+            steps.extend(chunks.map(|labels| Dropping::Periods(list.clone(), labels.to_vec())));
+        }
+        // A commit even if there is nothing to drop: a reader with an old row must learn of it.
+        if steps.is_empty() {
+            steps.push(Dropping::Keys(vec![]));
+        }
+        for dropping in steps {
+            self.commit(partition, before_ms, Some(dropping)).await?;
         }
         Ok(())
     }

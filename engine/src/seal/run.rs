@@ -1,6 +1,8 @@
 //! A run of the sealer: some boards take their steps, round by round.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use ranking::id::PartitionNo;
 
 use super::Sealing;
 use super::due::{Outlook, Step, outlook};
@@ -23,6 +25,9 @@ pub(super) struct Run<'a> {
     pub(super) sealing: Sealing,
     /// The last error of a board. The board takes no further step.
     pub(super) failed: Option<Error>,
+    /// The partitions that took no commit, or could not be settled. Each attempt waits for long, so
+    /// boards in them are left to the next run.
+    pub(super) down: BTreeSet<PartitionNo>,
 }
 
 /// A window with the instant before which its periods take the step.
@@ -121,17 +126,26 @@ impl<'a> Run<'a> {
     /// Marks windows in their partitions, and waits until SQL has the marks' commits. Returns the
     /// windows that are marked everywhere.
     async fn mark(&mut self, windows: Vec<Before<'a>>) -> Vec<Before<'a>> {
-        let (mut marked, mut settled) = (vec![], BTreeMap::new());
-        for (window, before_ms) in windows {
-            if self.kept(window.mark(before_ms).await).is_some() {
-                settled.extend(window.partitions().iter().map(|partition| (partition.no, false)));
-                marked.push((window, before_ms));
+        let (mut marked, mut partitions) = (vec![], BTreeSet::new());
+        'windows: for (window, before_ms) in windows {
+            if self.is_down(&window) {
+                continue;
+            }
+            for partition in window.partitions() {
+                let mark = window.mark(partition, before_ms).await;
+                if !self.committed(partition.no, mark) {
+                    continue 'windows;
+                }
+                partitions.insert(partition.no);
+            }
+            marked.push((window, before_ms));
+        }
+        for no in partitions {
+            if self.kept(self.deployment.partition(no).settle().await).is_none() {
+                self.down.insert(no);
             }
         }
-        for (&no, is_settled) in &mut settled {
-            *is_settled = self.kept(self.deployment.partition(no).settle().await).is_some();
-        }
-        marked.retain(|(window, _)| window.partitions().iter().all(|each| settled[&each.no]));
+        marked.retain(|(window, _)| !self.is_down(window));
         marked
     }
 
@@ -140,14 +154,37 @@ impl<'a> Run<'a> {
     async fn drop(&mut self, windows: Vec<Before<'a>>) -> Vec<i64> {
         let (windows, before): (Vec<_>, Vec<_>) = windows.into_iter().unzip();
         let (listing, mut done) = (Listing::read(&windows).await, vec![]);
-        for (window, before_ms) in windows.into_iter().zip(before) {
-            let dropped = async {
-                window.drop_keys(&listing, before_ms).await?;
-                window.record(|row| row.dropped_before_ms = Some(before_ms)).await
-            };
-            done.extend(self.kept(dropped.await).map(|()| window.row.no));
+        'windows: for (window, before_ms) in windows.into_iter().zip(before) {
+            if self.is_down(&window) {
+                continue;
+            }
+            for partition in window.partitions() {
+                let dropped = window.drop_keys(&listing, partition, before_ms).await;
+                if !self.committed(partition.no, dropped) {
+                    continue 'windows;
+                }
+            }
+            let recorded = window.record(|row| row.dropped_before_ms = Some(before_ms)).await;
+            done.extend(self.kept(recorded).map(|()| window.row.no));
         }
         done
+    }
+
+    /// True if a partition took a commit; notes one that is away.
+    fn committed(&mut self, partition: PartitionNo, result: Result<()>) -> bool {
+        let is_away = |error: &Error| {
+            use ranking::Error::{NotLevel, Unavailable};
+            matches!(error, Error::Unknown | Error::Ranking(Unavailable(_) | NotLevel(_)))
+        };
+        if result.as_ref().is_err_and(is_away) {
+            self.down.insert(partition);
+        }
+        self.kept(result).is_some()
+    }
+
+    /// True if a partition of a window's board took no commit.
+    fn is_down(&self, window: &WindowSeal<'_>) -> bool {
+        window.partitions().iter().any(|partition| self.down.contains(&partition.no))
     }
 
     /// The value, or `None` and the error noted.

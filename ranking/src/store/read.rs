@@ -115,6 +115,12 @@ impl Standings {
         self.period.present_from_ms < self.sealed_before_ms
     }
 
+    /// True if others of the same name lie in the same partitions by the same layout: a move to
+    /// another number of shards leaves the name as it is.
+    pub fn is_laid_out_as(&self, other: &Self) -> bool {
+        self.partitions == other.partitions && self.layout_since == other.layout_since
+    }
+
     /// The partition of each shard.
     pub fn partitions(&self) -> &[PartitionNo] {
         &self.partitions

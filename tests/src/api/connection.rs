@@ -58,13 +58,13 @@ impl Connection<'_> {
         nodes
     }
 
-    /// One page.
+    /// One page; null where there is none, such as of a member that SQL does not have yet.
     pub async fn page(&self, api: &Api, page: Value) -> Value {
         let mut variables = self.variables.clone();
         let page = page.as_object().unwrap().clone();
         variables.as_object_mut().unwrap().extend(page);
         let mut data = api.data(self.text, variables).await;
-        data.pointer_mut(self.pointer).unwrap().take()
+        data.pointer_mut(self.pointer).map(Value::take).unwrap_or_default()
     }
 }
 

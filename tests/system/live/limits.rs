@@ -57,6 +57,26 @@ async fn an_address_has_so_many_sockets_and_all_have_so_many() {
 }
 
 #[tokio::test]
+async fn event_streams_leave_half_of_the_connections_to_requests() {
+    let api = api_with(&[("LAUREL_ADDRESS_CONNECTIONS_MAX", "8")]).await;
+    let client = reqwest::Client::new();
+    let open = async || {
+        let events = client.post(format!("{}/graphql", api.url()));
+        let events = events.header("accept", "text/event-stream");
+        events.json(&json!({ "query": TOP })).send().await.unwrap()
+    };
+    let mut streams = vec![];
+    for _ in 0..4 {
+        streams.push(open().await);
+    }
+    assert!(streams.iter().all(|stream| stream.status() == 200));
+    assert_eq!(open().await.status(), 429);
+    assert_eq!(api.data("{ boards { totalCount } }", json!({})).await["boards"]["totalCount"], 1);
+    drop(streams);
+    until("a place is free", async || (open().await.status() == 200).then_some(())).await;
+}
+
+#[tokio::test]
 async fn a_socket_has_so_many_operations_under_way() {
     let api = api_with(&[("LAUREL_SOCKET_SUBSCRIPTIONS_MAX", "2")]).await;
     let mut socket = Subscriber::connect(&api, None).await;
@@ -156,6 +176,9 @@ async fn a_client_beyond_its_rate_gets_fewer_pushes_and_the_last_one() {
     let at_most = 3 + 3 * began.elapsed().as_secs();
     println!("{score} submissions, {pushes} pushes in {:?}", began.elapsed());
     assert!(pushes <= at_most, "{pushes} pushes: expected at most {at_most}");
+    // Nothing is executed that nobody pays for.
+    let executions = metrics_of(&api).await["laurel_live_executions_total"];
+    assert!(executions <= (pushes + 3) as f64, "{executions} executions, {pushes} pushes");
     socket.subscribe("2", query, json!({})).await;
     while !api.ask(Some(&token), costly, json!({})).await.codes().contains(&"RATE_LIMITED") {}
     socket.subscribe("3", query, json!({})).await;

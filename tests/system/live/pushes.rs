@@ -9,6 +9,7 @@ use tests::api::submission::submit;
 use tests::api::subscriber::Subscriber;
 use tests::clock::now_ms;
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::jobs::reshard::reshard;
 use tests::trial::fake_clock::FakeClock;
 
 const TOP: &str = "subscription($window: String, $first: Int) {
@@ -133,6 +134,20 @@ async fn a_period_that_ends_is_followed_by_the_next() {
     assert!(members(&socket.data("1").await).is_empty());
     score(&api, "bob", 1).await;
     assert_eq!(members(&socket.data("1").await), ["bob"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_board_that_moves_is_followed_in_each_of_its_new_shards() {
+    let api = api_with_board().await;
+    let mut socket = Subscriber::connect(&api, None).await;
+    socket.subscribe("1", TOP, json!({ "first": 1 })).await;
+    socket.data("1").await;
+    reshard(api.deployment(), "b", 4);
+    for number in 1..=16 {
+        let member = format!("m{number}");
+        score(&api, &member, number).await;
+        while members(&socket.data("1").await) != [&member] {}
+    }
 }
 
 #[tokio::test]

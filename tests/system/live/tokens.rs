@@ -34,7 +34,7 @@ async fn asked(api: &Api, header: Option<&str>, payload: Value, query: &str) -> 
 async fn a_token_comes_in_connection_init_or_in_the_header_of_the_upgrade() {
     let api = api_with(&[]).await;
     let token = api.deployment().new_token(&["--scope", "read"]).await;
-    let viewer = json!({ "data": { "viewer": { "scopes": ["read"] } } });
+    let viewer = json!({ "data": { "viewer": { "scopes": ["READ"] } } });
     for payload in
         [json!({ "token": token }), json!({ "Authorization": format!("Bearer {token}") })]
     {
@@ -43,7 +43,7 @@ async fn a_token_comes_in_connection_init_or_in_the_header_of_the_upgrade() {
     assert_eq!(asked(&api, Some(&token), json!({}), VIEWER).await, viewer);
     let admin = json!({ "token": api.token() });
     let scopes = asked(&api, Some(&token), admin, VIEWER).await["data"]["viewer"]["scopes"].take();
-    assert_eq!(scopes, json!(["read", "submit", "admin"]));
+    assert_eq!(scopes, json!(["READ", "SUBMIT", "ADMIN"]));
     let none = asked(&api, None, json!({}), VIEWER).await;
     assert_eq!(none, json!({ "data": { "viewer": null } }));
 }

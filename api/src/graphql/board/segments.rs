@@ -2,6 +2,7 @@
 
 use async_graphql::connection::{Edge, EmptyFields};
 use async_graphql::{Context, Result};
+use entity::board::check_segment;
 use entity::standings::standing;
 
 use super::Board;
@@ -27,6 +28,10 @@ pub(crate) async fn segments_page(
     let limit = limit("first", first)?;
     let after_segment = after.map(PageCursor::place::<String>).transpose();
     let after_segment = after_segment.map_err(|error| error.at("after"))?;
+    if let Some(segment) = &after_segment {
+        check_segment(&board.0.row.slug, &board.0.segment_by, segment)
+            .map_err(|error| Error::from(error).at("after"))?;
+    }
     state(ctx).spend((limit as u64 + 1) * price::select(1))?;
     let (db, no) = (&app(ctx).deployment.reads, board.0.row.no);
     // Everyone is the empty segment, which comes before all others.

@@ -150,6 +150,7 @@ impl Standings {
             (Some(_), Some(end)) => end,
             _ => self.count(ctx).await?,
         };
+        price::pay_position(ctx, &self.read, end)?;
         Ok(end.saturating_sub(before.unwrap_or(0)))
     }
 
@@ -168,6 +169,8 @@ impl Standings {
         let key = rules.key(read.id.window, &read.period, State { score, tick });
         state(ctx).spend(price::count(read))?;
         let better = state(ctx).loaders.counts(read, &[key.map_err(of_score)?]).await?;
-        Ok(better.first().copied().unwrap_or(0) + 1)
+        let better = better.first().copied().unwrap_or(0);
+        price::pay_position(ctx, read, better)?;
+        Ok(better + 1)
     }
 }

@@ -267,7 +267,12 @@ impl SubmitResult {
             };
             let window = name.parse().ok();
             let window = window.filter(|window| self.board.board.rules.is_shown(*window));
-            let Some(effect) = self.effect_in(window.ok_or_else(no_window)?) else {
+            let window = window.ok_or_else(no_window)?;
+            if !self.board.board.is_whole(window) {
+                let board = self.board.row.slug.clone();
+                return Err(Unreadable::Filling { window, board }.into());
+            }
+            let Some(effect) = self.effect_in(window) else {
                 changes.push(None);
                 continue;
             };

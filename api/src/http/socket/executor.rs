@@ -68,6 +68,10 @@ impl Login {
     /// True if the token still grants what it did, or if that cannot be known now.
     pub async fn is_still_good(&self, service: &Service, address: IpAddr) -> bool {
         let Some(before) = &self.principal else { return true };
+        let now_ms = service.app.deployment.clock.now_ms();
+        if before.expires_at_ms.is_some_and(|end_ms| end_ms <= now_ms) {
+            return false;
+        }
         match login::principal(service, address, self.token.as_deref()).await {
             Ok(now) => now.is_some_and(|now| now.scope == before.scope),
             Err(error) => !error.code.is_of_token(),
