@@ -117,7 +117,7 @@ impl Topic {
     }
 
     /// Follows a part. If it is not among those that are read, all are read again; so they are if
-    /// nobody wanted it, as a read may be under way without it.
+    /// it was not among the wants, as a read may be under way without it.
     pub(super) fn watch(self: Arc<Self>, want: Want) -> Watch {
         let snapshots = self.state.snapshots.subscribe();
         let is_new = self.state.wants().add(&want);

@@ -176,7 +176,7 @@ async fn a_client_beyond_its_rate_gets_fewer_pushes_and_the_last_one() {
     let at_most = 3 + 3 * began.elapsed().as_secs();
     println!("{score} submissions, {pushes} pushes in {:?}", began.elapsed());
     assert!(pushes <= at_most, "{pushes} pushes: expected at most {at_most}");
-    // Nothing is executed that nobody pays for.
+    // The server executes nothing that no client pays for.
     let executions = metrics_of(&api).await["laurel_live_executions_total"];
     assert!(executions <= (pushes + 3) as f64, "{executions} executions, {pushes} pushes");
     socket.subscribe("2", query, json!({})).await;
