@@ -15,7 +15,7 @@ use async_graphql_value::{ConstValue, Name, Value};
 use ranking::shown;
 
 use super::types::TYPES;
-use super::values::{Path, fault_of_scalar, with_argument};
+use super::values::{Path, fault_of_scalar, is_scalar_of_ours, shown_value, with_argument};
 
 /// The argument of `@skip` and `@include`.
 static CONDITION: LazyLock<Type> = LazyLock::new(|| Type::new("Boolean!").expect("it is a type"));
@@ -225,7 +225,7 @@ impl<'d> Part<'d> {
             (_, BaseType::Named(name)) if !is_of(value, name) => {
                 return Err(place.misfit(value, path));
             }
-            (_, BaseType::Named(name)) if !path.is_of_item() => {
+            (_, BaseType::Named(name)) if !path.is_of_item() && is_scalar_of_ours(name) => {
                 let literal = value.clone().into_const();
                 let fault = literal.and_then(|literal| fault_of_scalar(name, &literal));
                 if let Some(fault) = fault {
@@ -275,7 +275,7 @@ impl Place<'_> {
             shown(self.argument),
             self.needed,
             values.unwrap_or_default(),
-            shown(&value.to_string())
+            shown_value(value)
         );
         with_argument(message, self.pos, path.to_string())
     }

@@ -1,7 +1,7 @@
 //! Values that their types do not take, in the arguments of a document and in variables: the fault
 //! of each, and its path.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use async_graphql::parser::types::{BaseType, Type};
 use async_graphql::{Pos, ServerError, Value};
@@ -13,6 +13,9 @@ use crate::graphql::types::scalar::{DateTime, Decimal, Readable};
 /// The input object whose scalars are judged with its item of a list: a bad one refuses that score
 /// and not the request.
 const ITEM: &str = "ScoreInput";
+
+/// The characters of a value that are written, of which a message shows fewer.
+const BEGINNING_CHARS: usize = 256;
 
 /// The path of a value in an argument: `input.scores[1].score`.
 pub struct Path<'p> {
@@ -100,7 +103,7 @@ pub fn fault(needed: &Type, value: &Value, path: &Path<'_>) -> Option<(String, S
         }
         (BaseType::Named(name), _) if TYPES.input_object(name).is_some() => found("a single value"),
         (BaseType::Named(_), _) if path.is_of_item() && is_custom(needed) => None,
-        (BaseType::Named(name), value) if !is_of(name, value) => found(&shown(&value.to_string())),
+        (BaseType::Named(name), value) if !is_of(name, value) => found(&shown_value(value)),
         (BaseType::Named(name), value) => Some((path.to_string(), fault_of_scalar(name, value)?)),
     }
 }
@@ -114,8 +117,31 @@ pub fn fault_of_scalar(type_name: &str, value: &Value) -> Option<String> {
     }
 }
 
+/// True for a scalar of ours.
+pub fn is_scalar_of_ours(type_name: &str) -> bool {
+    matches!(type_name, "Decimal" | "DateTime")
+}
+
 fn is_custom(of: &Type) -> bool {
-    matches!(&of.base, BaseType::Named(name) if matches!(name.as_str(), "Decimal" | "DateTime"))
+    matches!(&of.base, BaseType::Named(name) if is_scalar_of_ours(name))
+}
+
+/// The beginning of a value as text. The rest is not written: a text may have a megabyte.
+pub fn shown_value(value: &impl fmt::Display) -> String {
+    let mut beginning = Beginning(String::new());
+    // An error says that the beginning is full.
+    let _ = write!(beginning, "{value}");
+    shown(&beginning.0)
+}
+
+/// Text up to a length.
+struct Beginning(String);
+
+impl fmt::Write for Beginning {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend(text.chars().take(BEGINNING_CHARS));
+        if self.0.len() < BEGINNING_CHARS { Ok(()) } else { Err(fmt::Error) }
+    }
 }
 
 /// True unless a value of a variable, no list and no object, is none of the type: an enum or a
