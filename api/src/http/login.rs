@@ -47,8 +47,8 @@ pub fn client(principal: Option<&Principal>, address: IpAddr) -> Client {
 /// The principal of a token from an address; `None` without a token, where reads are public.
 ///
 /// # Errors
-/// `UNAUTHENTICATED` or `EXPIRED_TOKEN` if the token is not good, or if one is needed; `UNAVAILABLE` if SQL does not
-/// answer and the token is not remembered.
+/// `UNAUTHENTICATED` or `EXPIRED_TOKEN` if the token is not good, or if one is needed;
+/// `UNAVAILABLE` if SQL does not answer and the token is not remembered.
 pub async fn principal(
     service: &Service,
     address: IpAddr,

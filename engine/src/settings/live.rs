@@ -29,8 +29,8 @@ pub struct LiveSettings {
     /// The longest message that a WebSocket may send, in bytes.
     #[arg(long, env = "LAUREL_SOCKET_MESSAGE_BYTES_MAX", default_value_t = 64 << 10, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1024..=16 << 20))]
     pub socket_message_bytes_max: u32,
-    /// The memory for the documents and the answers of subscriptions, in bytes. A client may hold as
-    /// much of it as it leaves free.
+    /// The memory for the documents and the answers of subscriptions, in bytes. A client may hold
+    /// as much of it as it leaves free.
     #[arg(long, env = "LAUREL_SUBSCRIPTIONS_BYTES", default_value_t = 256 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1 << 20..=64 << 30))]
     pub subscriptions_bytes: u64,
     /// The longest answer of a subscription, in bytes.
