@@ -86,13 +86,14 @@ pub(crate) async fn friends_page(
     };
     let places: Vec<(u64, &Place)> = (1..).zip(all.iter()).filter(is_wanted).collect();
     let total = places.len();
-    let start = match (after, all.iter().find(|place| *place.member() == member)) {
-        (Some(after), _) => places.partition_point(|(_, place)| **place <= after),
-        (None, Some(own)) if page.around => {
-            let above = places.partition_point(|(_, place)| *place < own);
+    let start = match after {
+        Some(after) => places.partition_point(|(_, place)| **place <= after),
+        None if page.around => {
+            let own = all.iter().find(|place| *place.member() == member);
+            let above = own.map_or(0, |own| places.partition_point(|(_, place)| *place < own));
             above.saturating_sub(limit / 2).min(total.saturating_sub(limit))
         }
-        (None, _) => 0,
+        None => 0,
     };
     let end = total.min(start + limit);
     let mut connection =
