@@ -64,6 +64,31 @@ async fn a_ping_is_answered_and_an_id_is_free_again_after_its_operation() {
 }
 
 #[tokio::test]
+async fn an_id_is_free_as_soon_as_its_operation_was_ended_or_refused() {
+    let api = api_with(&[]).await;
+    let mut socket = Subscriber::connect(&api, None).await;
+    let slug = async |socket: &mut Subscriber| {
+        socket.data("1").await["boards"]["nodes"][0]["slug"].as_str() == Some("b")
+    };
+    for _ in 0..50 {
+        socket.subscribe("1", "{ wrong }", json!({})).await;
+        assert_eq!(socket.next().await["type"], "error");
+        socket.subscribe("1", TOP, json!({})).await;
+        assert!(socket.data("1").await["top"].is_object());
+        socket.send(json!({ "type": "complete", "id": "1" })).await;
+        // The second one takes the place of the first, which is ended before it has begun.
+        socket.subscribe("1", TOP, json!({})).await;
+        socket.send(json!({ "type": "complete", "id": "1" })).await;
+        socket.subscribe("1", "{ boards { nodes { slug } } }", json!({})).await;
+        assert!(slug(&mut socket).await, "an answer of an operation that was ended");
+        assert_eq!(socket.next().await, json!({ "type": "complete", "id": "1" }));
+    }
+    socket.subscribe("1", TOP, json!({})).await;
+    socket.subscribe("1", TOP, json!({})).await;
+    assert_eq!(socket.closed().await, 4409);
+}
+
+#[tokio::test]
 async fn a_socket_has_its_times() {
     let api = api_with(&[
         ("LAUREL_SOCKET_INIT_TIMEOUT_MS", "100"),

@@ -24,6 +24,10 @@ pub enum Received {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sent<'a> {
     ConnectionAck,
+    /// An answer.
+    Next {
+        id: Cow<'a, str>,
+    },
     /// A refusal: the errors, as a JSON list.
     Refusal {
         id: Cow<'a, str>,
@@ -32,7 +36,7 @@ pub enum Sent<'a> {
     Complete {
         id: Cow<'a, str>,
     },
-    /// An answer, or another message that needs no look.
+    /// A message that needs no look.
     Other,
 }
 
@@ -69,9 +73,11 @@ impl Received {
 impl<'a> Sent<'a> {
     /// Reads a message that async-graphql has written: its type comes first, and its payload last.
     pub fn read(text: &'a str) -> Self {
-        let is_answer = text.starts_with("{\"type\":\"next\"");
-        if is_answer && !has_no_data(text) {
-            return Self::Other;
+        if let Some(rest) = text.strip_prefix("{\"type\":\"next\",\"id\":")
+            && !has_no_data(text)
+            && let Some(Ok(id)) = serde_json::Deserializer::from_str(rest).into_iter().next()
+        {
+            return Self::Next { id };
         }
         let Ok(Envelope { r#type, id, payload }) = serde_json::from_str(text) else {
             return Self::Other;
@@ -83,7 +89,7 @@ impl<'a> Sent<'a> {
                 Some(Ok(Payload { errors })) => {
                     Self::Refusal { id, errors: errors.get().to_owned() }
                 }
-                _ => Self::Other,
+                _ => Self::Next { id },
             },
             _ => Self::Other,
         }
@@ -137,7 +143,7 @@ mod tests {
         let errors = r#"[{"message":"m"}]"#.to_owned();
         assert_eq!(Sent::read(refusal), Sent::Refusal { id: "a".into(), errors });
         let null = r#"{"type":"next","id":"a","payload":{"data":{"entry":null},"errors":[]}}"#;
-        assert_eq!(Sent::read(null), Sent::Other);
+        assert_eq!(Sent::read(null), Sent::Next { id: "a".into() });
         let complete = r#"{"type":"complete","id":"\"payload\":{\"data\":null,\"errors\""}"#;
         let id = "\"payload\":{\"data\":null,\"errors\"".into();
         assert_eq!(Sent::read(complete), Sent::Complete { id });

@@ -62,12 +62,20 @@ struct Talk {
     to_graphql: mpsc::Sender<Result<Message, axum::Error>>,
     has_begun: bool,
     is_acknowledged: bool,
-    /// The operations under way; true for one that was refused.
-    operations: HashMap<String, bool>,
+    /// The operations that async-graphql has, by the ids of the client.
+    operations: HashMap<String, Operation>,
     began: Instant,
     heard: Instant,
     pinged: Option<Instant>,
     check_at: Option<Instant>,
+}
+
+/// An operation of a socket.
+enum Operation {
+    UnderWay,
+    /// The client has ended it, or was told an error, and async-graphql is not done with it. The id
+    /// is free, so the next operation by that id waits here.
+    Ending(Option<Message>),
 }
 
 /// Why a session goes on, or ends.
@@ -182,6 +190,12 @@ impl Talk {
             }
             _ => self.pay(text.len())?,
         }
+        if let Received::Complete { id } = &received
+            && let Some(operation) = self.operations.get_mut(id)
+            && let Operation::Ending(_) = std::mem::replace(operation, Operation::Ending(None))
+        {
+            return Ok(());
+        }
         self.pass(Message::Text(text))
     }
 
@@ -195,12 +209,18 @@ impl Talk {
         if !self.is_acknowledged {
             return Err(End::Closed(Close::Early));
         }
-        if self.operations.contains_key(&id) {
-            return Err(End::Closed(Close::Duplicate));
+        match self.operations.get_mut(&id) {
+            Some(Operation::Ending(next @ None)) => {
+                *next = Some(message);
+                return Ok(());
+            }
+            Some(_) => return Err(End::Closed(Close::Duplicate)),
+            None => {}
         }
         let max = self.service.live.socket_subscriptions_max as usize;
-        if self.operations.len() < max {
-            self.operations.insert(id, false);
+        let is_open = |operation: &&Operation| !matches!(operation, Operation::Ending(None));
+        if self.operations.values().filter(is_open).count() < max {
+            self.operations.insert(id, Operation::UnderWay);
             return self.pass(message);
         }
         self.pay(bytes)?;
@@ -247,22 +267,35 @@ impl Talk {
                 self.check_at = self.next_check();
                 None
             }
+            Sent::Next { id } if self.is_ending(&id) => return Ok(()),
+            Sent::Refusal { id, .. } if self.is_ending(&id) => return Ok(()),
             Sent::Refusal { id, errors } => {
                 let refusal = error(&id, &errors);
-                if let Some(is_refused) = self.operations.get_mut(&*id) {
-                    *is_refused = true;
+                if let Some(operation) = self.operations.get_mut(&*id) {
+                    *operation = Operation::Ending(None);
                 }
                 Some(refusal)
             }
-            // An error ends an operation, too.
             Sent::Complete { id } => match self.operations.remove(&*id) {
-                Some(true) => return Ok(()),
+                Some(Operation::Ending(next)) => return self.go_on(id.into_owned(), next),
                 _ => None,
             },
-            Sent::Other => None,
+            Sent::Next { .. } | Sent::Other => None,
         };
         let text = replaced.map_or(text, Into::into);
         self.write(socket, Message::Text(text)).await
+    }
+
+    /// True if the client waits for no more of an operation.
+    fn is_ending(&self, id: &str) -> bool {
+        matches!(self.operations.get(id), Some(Operation::Ending(_)))
+    }
+
+    /// Begins the operation that waited for its id.
+    fn go_on(&mut self, id: String, next: Option<Message>) -> Step {
+        let Some(message) = next else { return Ok(()) };
+        self.operations.insert(id, Operation::UnderWay);
+        self.pass(message)
     }
 
     fn failure(&self) -> Close {
