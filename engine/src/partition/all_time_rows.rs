@@ -1,6 +1,6 @@
 //! The rows of `standing`, which the transaction that writes history keeps in step with it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ranking::board::Board;
 use ranking::board::State;
@@ -181,7 +181,7 @@ pub(crate) async fn load(
     transaction: &DatabaseTransaction,
     events: &[(u64, &Event)],
 ) -> Result<Loaded, DbErr> {
-    let mut by_board: BTreeMap<BoardNo, BTreeSet<&str>> = BTreeMap::new();
+    let mut by_board: BTreeMap<BoardNo, HashSet<&str>> = BTreeMap::new();
     for (_, event) in events {
         let members = by_board.entry(event.board).or_default();
         members.insert(event.member.as_str());

@@ -7,7 +7,7 @@
 
 mod refusals;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use ranking::board::Board;
@@ -284,7 +284,7 @@ async fn write_commits(
     refused: &Refused,
 ) -> Result<(), DbErr> {
     let (mut rows, mut events, mut dead) = (vec![], vec![], vec![]);
-    let mut members = BTreeMap::new();
+    let mut members = HashMap::new();
     let mut taken: Vec<(u64, &Event)> = vec![];
     let mut unwritten: Vec<(u64, &Event)> = vec![];
     let refused_ms = if refused.is_empty() { 0 } else { sql_now_ms(within.db).await? };
@@ -321,6 +321,9 @@ async fn write_commits(
     for (_, member) in standings.keys() {
         members.remove(member.as_str());
     }
+    // In one order, or two persisters would wait for each other's rows.
+    let mut members: Vec<(&str, i64)> = members.into_iter().collect();
+    members.sort_unstable();
     let members = members.into_iter().map(|(key, created_at_ms)| member::ActiveModel {
         key: Set(key.to_owned()),
         name: Set(None),

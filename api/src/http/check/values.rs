@@ -104,7 +104,9 @@ pub fn fault(needed: &Type, value: &Value, path: &Path<'_>) -> Option<(String, S
         (BaseType::Named(name), _) if TYPES.input_object(name).is_some() => found("a single value"),
         (BaseType::Named(_), _) if path.is_of_item() && is_custom(needed) => None,
         (BaseType::Named(name), value) if !is_of(name, value) => found(&shown_value(value)),
-        (BaseType::Named(name), value) => Some((path.to_string(), fault_of_scalar(name, value)?)),
+        (BaseType::Named(name), value) => {
+            fault_of_scalar(name, value).map(|fault| (path.to_string(), fault))
+        }
     }
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct Index {
     pub(crate) standings: HashMap<StandingsId, usize>,
     pub(crate) members: HashMap<(usize, MemberId), usize>,
     pub(crate) periods: Vec<Period>,
+    /// The position of the standings that were wanted last.
+    last: usize,
 }
 
 impl Index {
@@ -59,11 +61,17 @@ impl Index {
         period: Period,
         member: &MemberId,
     ) -> EntryIndex {
-        let standings = *self.standings.entry(id).or_insert_with_key(|id| {
-            wanted.standings.push((id.clone(), vec![]));
-            self.periods.push(period);
-            wanted.standings.len() - 1
-        });
+        // Most submissions of a batch touch the same standings in the same order.
+        let next = if self.last + 1 < wanted.standings.len() { self.last + 1 } else { 0 };
+        let standings = match wanted.standings.get(next) {
+            Some((at_next, _)) if *at_next == id => next,
+            _ => *self.standings.entry(id).or_insert_with_key(|id| {
+                wanted.standings.push((id.clone(), vec![]));
+                self.periods.push(period);
+                wanted.standings.len() - 1
+            }),
+        };
+        self.last = standings;
         let members = &mut wanted.standings[standings].1;
         let place = (standings, member.clone());
         let member = *self.members.entry(place).or_insert_with_key(|(_, member)| {
