@@ -353,6 +353,7 @@ async fn write_regions(
         name_folded: Set(None),
         region: Set(Some(region)),
         created_at_ms: Set(deployment.clock.now_ms()),
+        avatar_url: Set(None),
     };
     let replace =
         OnConflict::column(member::Column::Key).update_column(member::Column::Region).to_owned();

@@ -1,6 +1,7 @@
 //! Boards, and how a row becomes the rules that `ranking` needs.
 
 mod columns;
+pub mod display;
 mod query;
 pub mod reshard;
 
@@ -18,13 +19,14 @@ use ranking::window::seal::{NEVER_MS, RETAIN_MAX, Sealed};
 use sea_orm::entity::prelude::*;
 use serde::de::DeserializeOwned;
 
+use self::display::{Display, search_lines};
 use self::reshard::{Reshard, Step};
 
 pub use self::columns::{Direction, Policy, TieBreak, Visibility};
 pub use self::query::{
     Change, after, all, archived_before_ms, changed_after, count, find, insert, living,
-    living_of_numbers, of_numbers, of_slug, of_slugs, page_after, page_before, shards_after, some,
-    some_given_out, update,
+    living_of_numbers, of_member, of_numbers, of_slug, of_slugs, page_after, page_before,
+    shards_after, some, some_given_out, update,
 };
 
 /// A row of `board`.
@@ -90,6 +92,10 @@ pub struct Model {
     pub reshard_until_ms: Option<i64>,
     /// The number of its last change that background work depends on. SQL sets it.
     pub change: i64,
+    /// The texts and tags by which people know it, as JSON of [`Display`]; none if it has none.
+    pub display: Option<String>,
+    /// The lines that a search looks at: see [`search_lines`].
+    pub search: String,
 }
 
 no_relations!();
@@ -235,6 +241,14 @@ impl Model {
         self.parse(&self.segment_by)
     }
 
+    /// The texts and tags by which people know the board.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is not the JSON of a [`Display`].
+    pub fn display(&self) -> ranking::Result<Display> {
+        self.display.as_deref().map_or_else(|| Ok(Display::default()), |json| self.parse(json))
+    }
+
     /// The windows besides `all`.
     ///
     /// # Errors
@@ -287,6 +301,8 @@ pub fn of_rules(
         reshard: None,
         reshard_until_ms: None,
         change: 0,
+        display: None,
+        search: search_lines(slug, title, &[]),
     }
 }
 

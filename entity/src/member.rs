@@ -24,6 +24,8 @@ pub struct Model {
     pub region: Option<String>,
     /// Creation time, in Unix milliseconds.
     pub created_at_ms: i64,
+    /// The address of a picture.
+    pub avatar_url: Option<String>,
 }
 
 no_relations!();
@@ -34,8 +36,8 @@ pub fn fold_name(name: &str) -> String {
     name.chars().flat_map(char::to_lowercase).collect()
 }
 
-/// A write to a member's row: the name and region to set; `None` leaves them as they are.
-#[derive(Clone, Debug)]
+/// A write to a member's row: what to set; `None` leaves it as it is.
+#[derive(Clone, Debug, Default)]
 pub struct Change {
     /// The member.
     pub key: String,
@@ -43,6 +45,8 @@ pub struct Change {
     pub name: Option<Option<String>>,
     /// The region; an inner `None` removes it.
     pub region: Option<Option<String>>,
+    /// The address of a picture; an inner `None` removes it.
+    pub avatar_url: Option<Option<String>>,
 }
 
 /// The rows of some members; those that have none are absent.
@@ -70,7 +74,7 @@ pub async fn insert_missing(
     key: &str,
     now_ms: i64,
 ) -> Result<(), DbErr> {
-    write(db, Change { key: key.to_owned(), name: None, region: None }, now_ms).await
+    write(db, Change { key: key.to_owned(), ..Change::default() }, now_ms).await
 }
 
 /// Inserts members or changes them, all or none. Returns their rows, in the order of the changes.
@@ -93,13 +97,16 @@ pub async fn upsert(
 }
 
 async fn write(db: &impl ConnectionTrait, change: Change, now_ms: i64) -> Result<(), DbErr> {
-    let Change { key, name, region } = change;
+    let Change { key, name, region, avatar_url } = change;
     let mut changed = vec![];
     if name.is_some() {
         changed.extend([Column::Name, Column::NameFolded]);
     }
     if region.is_some() {
         changed.push(Column::Region);
+    }
+    if avatar_url.is_some() {
+        changed.push(Column::AvatarUrl);
     }
     let name = name.flatten();
     let row = ActiveModel {
@@ -108,6 +115,7 @@ async fn write(db: &impl ConnectionTrait, change: Change, now_ms: i64) -> Result
         name: Set(name),
         region: Set(region.flatten()),
         created_at_ms: Set(now_ms),
+        avatar_url: Set(avatar_url.flatten()),
     };
     let mut on_conflict = OnConflict::column(Column::Key);
     if changed.is_empty() {

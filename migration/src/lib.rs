@@ -1,9 +1,11 @@
 //! The history of the SQL schema. A released step is frozen; a change of the schema is a new step.
 
 mod found;
+#[macro_use]
 mod m20261122_000001_tables;
 mod m20261123_000002_fallback_indexes;
 mod m20261123_000003_board_changes;
+mod m20261124_000004_display;
 mod statement;
 
 use std::sync::Arc;
@@ -28,6 +30,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000001_tables::Migration),
             Box::new(m20261123_000002_fallback_indexes::Migration),
             Box::new(m20261123_000003_board_changes::Migration),
+            Box::new(m20261124_000004_display::Migration),
         ]
     }
 }

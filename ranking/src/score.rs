@@ -1,6 +1,7 @@
 //! Scores: exact decimals, held as raw `i64`s at a board's number of decimals. Nothing here rounds.
 
 pub mod decay;
+pub mod format;
 pub mod rank_key;
 
 use crate::error::{Error, Result, shown};

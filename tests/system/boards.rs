@@ -5,6 +5,7 @@ mod at_rest;
 mod creation;
 mod deletion;
 mod deletion_under_load;
+mod display;
 mod numbers;
 mod reshard;
 mod reshard_crashes;

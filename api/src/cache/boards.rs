@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use entity::board;
+use entity::board::display::Display;
 use ranking::board::Board;
 use sea_orm::DatabaseConnection;
 use tokio::time::Instant;
@@ -23,6 +24,8 @@ pub struct CachedBoard {
     pub board: Board,
     /// The member attributes that have standings of their own.
     pub segment_by: Vec<String>,
+    /// The texts and tags by which people know it.
+    pub display: Display,
 }
 
 /// The cache of boards by slug.
@@ -35,7 +38,8 @@ impl CachedBoard {
     /// `INTERNAL` if the row is corrupt.
     pub fn new(row: board::Model) -> Result<Arc<Self>> {
         let (board, segment_by) = (row.to_ranking()?, row.segment_attributes()?);
-        Ok(Arc::new(Self { row, board, segment_by }))
+        let display = row.display()?;
+        Ok(Arc::new(Self { row, board, segment_by, display }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Boards and their windows.
 
+pub mod display;
 pub mod input;
 pub(crate) mod segments;
 pub mod window;
@@ -9,8 +10,10 @@ use std::sync::Arc;
 use async_graphql::connection::{Edge, EmptyFields};
 use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::board as row;
+use entity::board::display::Filter;
 use ranking::id::check_slug;
 
+use super::board::display::{ScoreFormat, checked_tags};
 use super::board::input::no_board;
 use super::board::segments::segments_page;
 use super::board::window::BoardWindow;
@@ -18,6 +21,7 @@ use super::price;
 use super::request::{RequestState, app, state};
 use super::standings::period::{Period, PeriodTotal, periods_page};
 use super::standings::{Choice, Standings, StandingsOf};
+use super::types;
 use super::types::connection::{Connection, Page, PageCursor, no_cursor};
 use super::types::global_id::{BoardName, GlobalId};
 use super::types::scalar::{DateTime, Decimal, int};
@@ -119,9 +123,13 @@ pub(crate) async fn of_number(
     Ok(living.map(Board))
 }
 
-/// A page of the boards that the client may see, ordered by slug.
+/// A page of the boards of a filter, ordered by slug.
+///
+/// # Errors
+/// `LIMIT_EXCEEDED` if the points of the request are spent.
 pub(crate) async fn list(
     ctx: &Context<'_>,
+    filter: Filter,
     page: Page,
 ) -> crate::error::Result<Connection<Board, BoardTotal>> {
     let _reading = state(ctx).loaders.reading();
@@ -130,44 +138,56 @@ pub(crate) async fn list(
         check_slug(&slug).map_err(|_| no_cursor(cursor))?;
         Ok::<_, Error>(slug)
     };
-    let (db, visible) = (&app(ctx).deployment.reads, visible(state(ctx)));
+    let db = &app(ctx).deployment.reads;
     let (Page::Forward { limit, .. } | Page::Backward { limit, .. }) = &page;
     state(ctx).spend(price::select(*limit))?;
+    if filter.text.is_some() || !filter.tags.is_empty() {
+        // SQL looks at every board until the page is full.
+        let all = Filter { public_only: filter.public_only, ..Filter::default() };
+        price::total(state(ctx), Total::Boards(all), price::counted_rows).await?;
+    }
     let (rows, has_previous, has_next) = match page {
         Page::Forward { limit, after } => {
             let after = after.as_ref().map(slug_of).transpose()?;
-            let (rows, more) = row::page_after(db, visible, after.as_deref(), limit).await?;
+            let (rows, more) = row::page_after(db, &filter, after.as_deref(), limit).await?;
             (rows, after.is_some(), more)
         }
         Page::Backward { limit, before } => {
             let before = before.as_ref().map(slug_of).transpose()?;
-            let (rows, more) = row::page_before(db, visible, before.as_deref(), limit).await?;
+            let (rows, more) = row::page_before(db, &filter, before.as_deref(), limit).await?;
             (rows, more, before.is_some())
         }
     };
-    let mut connection = Connection::with_additional_fields(has_previous, has_next, BoardTotal);
+    let total = BoardTotal(filter);
+    let mut connection = Connection::with_additional_fields(has_previous, has_next, total);
     for row in rows {
         connection.edges.push(Edge::new(PageCursor::of(&row.slug), Board(CachedBoard::new(row)?)));
     }
     Ok(connection)
 }
 
-/// The visibility that a board must have for the client to see it; `None` if it sees all.
-fn visible(state: &RequestState) -> Option<row::Visibility> {
-    match state.principal {
-        Some(_) => None,
-        None => Some(row::Visibility::Public),
-    }
+/// The filter of a search for boards that the client may see.
+///
+/// # Errors
+/// `BAD_USER_INPUT`, `LIMIT_EXCEEDED` for too many tags.
+pub(crate) fn filter(
+    state: &RequestState,
+    text: Option<String>,
+    tags: &[String],
+) -> crate::error::Result<Filter> {
+    let text = text.map(|text| types::scalar::text("query", text)).transpose()?;
+    let public_only = state.principal.is_none();
+    Ok(Filter { public_only, text, tags: checked_tags(tags)? })
 }
 
 /// The total of a connection of boards, counted only if a query asks for it.
-pub struct BoardTotal;
+pub struct BoardTotal(Filter);
 
 #[Object]
 impl BoardTotal {
-    /// The number of boards that the client may see.
+    /// The number of boards on all pages.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let total = Total::Boards(visible(state(ctx)).is_none());
+        let total = Total::Boards(self.0.clone());
         Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)
     }
 }
@@ -193,6 +213,26 @@ impl Board {
     /// The title, for people.
     async fn title(&self) -> &str {
         &self.0.row.title
+    }
+
+    /// The description, for people; null for none.
+    async fn description(&self) -> Option<&str> {
+        self.0.display.description.as_deref()
+    }
+
+    /// The address of an icon; null for none.
+    async fn icon_url(&self) -> Option<&str> {
+        self.0.display.icon_url.as_deref()
+    }
+
+    /// The tags to find the board by.
+    async fn tags(&self) -> &[String] {
+        &self.0.display.tags
+    }
+
+    /// The form in which scores are shown; see `Entry.formattedScore`.
+    async fn score_format(&self) -> ScoreFormat {
+        (&self.0.display.format).into()
     }
 
     /// The order of scores.

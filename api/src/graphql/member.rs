@@ -1,5 +1,6 @@
 //! Members, which boards rank.
 
+pub mod boards;
 pub mod friend;
 pub mod friendship;
 pub mod input;
@@ -12,6 +13,7 @@ use ranking::id::MemberId;
 
 use super::board;
 use super::event::{EventTotal, ScoreEvent, events_page};
+use super::member::boards::MemberBoards;
 use super::member::search::MemberTotal;
 use super::price::{self, LookUp};
 use super::request::{app, state};
@@ -154,6 +156,11 @@ impl Member {
         Ok(self.row(ctx).await?.and_then(|row| row.region))
     }
 
+    /// The address of a picture of the member; null until `upsertMembers` sets one.
+    async fn avatar_url(&self, ctx: &Context<'_>) -> Result<Option<String>> {
+        Ok(self.row(ctx).await?.and_then(|row| row.avatar_url))
+    }
+
     /// The time of creation; null for a moment after the first score of the member.
     async fn created_at(&self, ctx: &Context<'_>) -> Result<Option<DateTime>> {
         Ok(self.row(ctx).await?.map(|row| DateTime(row.created_at_ms)))
@@ -172,6 +179,17 @@ impl Member {
     ) -> Result<Option<Connection<Member, MemberTotal>>> {
         let page = Page::new(first, after, last, before)?;
         Ok(Some(Box::pin(self.friends_page(ctx, page)).await?))
+    }
+
+    /// The boards on which the member has an entry in "all", oldest board first. A board is listed
+    /// a moment after the member's first score there.
+    async fn boards(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(default = 10, desc = "The number of items, at most 1,000.")] first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+    ) -> Result<Option<MemberBoards>> {
+        Ok(Some(Box::pin(boards::page(ctx, &self.key, first, after.as_deref())).await?))
     }
 
     /// The member's history on a board, newest first. An event is listed a moment after it was

@@ -38,8 +38,8 @@ impl Mutation {
         Ok(Some(CreateBoardPayload { board }))
     }
 
-    /// Changes a board's title, windows, visibility, `selfSubmit`, or the times for which it
-    /// accepts scores. Needs scope admin.
+    /// Changes a board's title and other display, windows, visibility, `selfSubmit`, or the times
+    /// for which it accepts scores. Needs scope admin.
     async fn update_board(
         &self,
         ctx: &Context<'_>,
@@ -102,8 +102,8 @@ impl Mutation {
         Ok(Some(void_event(ctx, &input.id).await?))
     }
 
-    /// Creates members, or changes their names and regions; 1 to 1,000 at once, all or none. Needs
-    /// scope admin.
+    /// Creates members, or changes their names, regions and pictures; 1 to 1,000 at once, all or
+    /// none. Needs scope admin.
     async fn upsert_members(
         &self,
         ctx: &Context<'_>,

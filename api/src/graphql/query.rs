@@ -86,10 +86,16 @@ impl Query {
         Ok(board::find(app(ctx), state(ctx), &slug).await?.map(Board))
     }
 
-    /// The boards, ordered by slug.
+    /// The boards, ordered by slug; with `query` or `tags`, those that match all of them.
+    #[expect(clippy::too_many_arguments, reason = "each is an argument of the field")]
     async fn boards(
         &self,
         ctx: &Context<'_>,
+        #[graphql(desc = "A part of the slug or the title, ignoring case: 1 to 200 characters.")]
+        query: Option<String>,
+        #[graphql(default, desc = "Tags that a board has, all of them; at most 10.")] tags: Vec<
+            String,
+        >,
         #[graphql(default = 10, desc = "The number of items from the front, at most 1,000.")]
         first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
@@ -97,7 +103,9 @@ impl Query {
         last: Option<i32>,
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
     ) -> Result<Option<Connection<Board, BoardTotal>>> {
-        Ok(Some(Box::pin(board::list(ctx, Page::new(first, after, last, before)?)).await?))
+        let filter = board::filter(state(ctx), query, &tags)?;
+        let page = Page::new(first, after, last, before)?;
+        Ok(Some(Box::pin(board::list(ctx, filter, page)).await?))
     }
 
     /// The member with this key; null if there is none. A member is created by its first accepted

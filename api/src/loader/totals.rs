@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use dataloader::BatchFn;
 use entity::archive::{archive_mark, archived_entry};
 use entity::board;
+use entity::board::display::Filter;
 use entity::history::score_event;
 use entity::integrity::{integrity_finding, integrity_run};
 use entity::job;
@@ -30,8 +31,8 @@ pub(crate) enum Total {
     Events(OfMember),
     /// The archived events of a member on a board.
     ArchivedEvents(OfMember),
-    /// The boards; only public ones if false.
-    Boards(bool),
+    /// The boards of a filter.
+    Boards(Filter),
     /// The members that a search finds.
     Members(Prefix),
     /// The jobs of one board or all, and of one kind or all.
@@ -82,8 +83,7 @@ async fn count(app: &SharedApp, total: &Total) -> Result<u64> {
             let mark = archive_mark::of(db, *board, *partition).await?;
             archived_entry::events(db, &mark, member).await?
         }
-        Total::Boards(true) => board::count(db, None).await?,
-        Total::Boards(false) => board::count(db, Some(board::Visibility::Public)).await?,
+        Total::Boards(filter) => board::count(db, filter).await?,
         Total::Members(prefix) => prefix.count(db).await?,
         Total::Jobs(board_no, kind) => job::count(db, *board_no, *kind).await?,
         Total::IntegrityRuns(board_no) => integrity_run::count(db, *board_no).await?,

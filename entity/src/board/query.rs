@@ -6,9 +6,12 @@ use ranking::board::Board;
 use ranking::board::admission::Admission;
 use ranking::id::BoardNo;
 use sea_orm::entity::prelude::*;
-use sea_orm::sea_query::{CaseStatement, Expr, ExprTrait};
-use sea_orm::{ActiveValue, Condition, IntoActiveModel, NotSet, QueryOrder, QuerySelect, Set};
+use sea_orm::sea_query::{CaseStatement, Expr, ExprTrait, LikeExpr};
+use sea_orm::{
+    ActiveValue, Condition, IntoActiveModel, NotSet, QueryOrder, QuerySelect, QueryTrait, Set,
+};
 
+use super::display::Filter;
 use super::{ActiveModel, Column, Entity, Model, Visibility};
 use crate::error::Result;
 use crate::sql::first_rows;
@@ -29,6 +32,10 @@ pub struct Change {
     pub windows: Option<(String, i32)>,
     /// The title.
     pub title: Option<String>,
+    /// The column `display`, which may be empty.
+    pub display: Option<Option<String>>,
+    /// The lines that a search looks at.
+    pub search: Option<String>,
     /// The clients that may read the board.
     pub visibility: Option<Visibility>,
     /// True if a member's own token may submit.
@@ -167,30 +174,30 @@ pub async fn of_slugs(
     living().filter(Column::Slug.is_in(slugs.iter().copied())).all(db).await
 }
 
-/// A page of the boards of one visibility or all, by slug: at most `limit` after a slug; and true
+/// A page of the boards of a filter, by slug: at most `limit` after a slug; and true
 /// if there are more.
 pub async fn page_after(
     db: &impl ConnectionTrait,
-    visibility: Option<Visibility>,
+    filter: &Filter,
     after: Option<&str>,
     limit: usize,
 ) -> Result<(Vec<Model>, bool), DbErr> {
-    let mut select = visible(visibility).order_by_asc(Column::Slug);
+    let mut select = filtered(filter).order_by_asc(Column::Slug);
     if let Some(after) = after {
         select = select.filter(Column::Slug.gt(after));
     }
     first_rows(db, select, limit).await
 }
 
-/// The page of the boards of one visibility or all that ends just before a slug, or with the last
+/// The page of the boards of a filter that ends just before a slug, or with the last
 /// board. By slug, and true if there are more before it.
 pub async fn page_before(
     db: &impl ConnectionTrait,
-    visibility: Option<Visibility>,
+    filter: &Filter,
     before: Option<&str>,
     limit: usize,
 ) -> Result<(Vec<Model>, bool), DbErr> {
-    let mut select = visible(visibility).order_by_desc(Column::Slug);
+    let mut select = filtered(filter).order_by_desc(Column::Slug);
     if let Some(before) = before {
         select = select.filter(Column::Slug.lt(before));
     }
@@ -199,19 +206,42 @@ pub async fn page_before(
     Ok((rows, more))
 }
 
-/// The number of the boards of one visibility or all.
-pub async fn count(
-    db: &impl ConnectionTrait,
-    visibility: Option<Visibility>,
-) -> Result<u64, DbErr> {
-    visible(visibility).count(db).await
+/// The number of the boards of a filter.
+pub async fn count(db: &impl ConnectionTrait, filter: &Filter) -> Result<u64, DbErr> {
+    filtered(filter).count(db).await
 }
 
-fn visible(visibility: Option<Visibility>) -> Select<Entity> {
-    match visibility {
-        Some(visibility) => living().filter(Column::Visibility.eq(visibility)),
-        None => living(),
+/// A page of the boards on which a member has an entry in `all`, by number: at most `limit` after a
+/// number; and true if there are more.
+pub async fn of_member(
+    db: &impl ConnectionTrait,
+    member: &str,
+    public_only: bool,
+    after: Option<i64>,
+    limit: usize,
+) -> Result<(Vec<Model>, bool), DbErr> {
+    use crate::standings::standing;
+    let mut theirs = standing::Entity::find()
+        .select_only()
+        .column(standing::Column::BoardNo)
+        .filter(standing::Column::Member.eq(member))
+        .filter(standing::Column::Segment.eq(""));
+    if let Some(after) = after {
+        theirs = theirs.filter(standing::Column::BoardNo.gt(after));
     }
+    let filter = Filter { public_only, ..Filter::default() };
+    let select = filtered(&filter).filter(Column::No.in_subquery(theirs.into_query()));
+    first_rows(db, select.order_by_asc(Column::No), limit).await
+}
+
+fn filtered(filter: &Filter) -> Select<Entity> {
+    let mut select = living();
+    if filter.public_only {
+        select = select.filter(Column::Visibility.eq(Visibility::Public));
+    }
+    filter.patterns().fold(select, |select, pattern| {
+        select.filter(Column::Search.like(LikeExpr::new(pattern).escape('!')))
+    })
 }
 
 /// Inserts a board under a number of its own, and returns its row. Returns `None` if another board
@@ -235,6 +265,8 @@ pub async fn update(db: &impl ConnectionTrait, row: &Model, change: Change) -> R
         windows: or_keep(windows),
         generation: or_keep(generation),
         title: or_keep(change.title),
+        display: or_keep(change.display),
+        search: or_keep(change.search),
         visibility: or_keep(change.visibility),
         self_submit: or_keep(change.self_submit),
         opens_at_ms: Set(change.admission.opens_at_ms),
@@ -255,14 +287,15 @@ fn or_keep<V: Into<Value>>(value: Option<V>) -> ActiveValue<V> {
 /// The condition that the columns that a [`Change`] depends on are still the same.
 fn is_still(row: &Model) -> Condition {
     use Column::{
-        ArchivedBeforeMs, ClosesAtMs, DeletedAtMs, Generation, LatenessMaxMs, No, OpensAtMs,
-        Reshard, Windows,
+        ArchivedBeforeMs, ClosesAtMs, DeletedAtMs, Display, Generation, LatenessMaxMs, No,
+        OpensAtMs, Reshard, Search, Windows,
     };
     let mut still = Condition::all()
         .add(No.eq(row.no))
         .add(DeletedAtMs.is_null())
         .add(Generation.eq(row.generation))
-        .add(Windows.eq(&row.windows));
+        .add(Windows.eq(&row.windows))
+        .add(Search.eq(&row.search));
     for (column, value) in [
         (OpensAtMs, row.opens_at_ms),
         (ClosesAtMs, row.closes_at_ms),
@@ -274,8 +307,11 @@ fn is_still(row: &Model) -> Condition {
             None => column.is_null(),
         });
     }
-    still.add(match &row.reshard {
-        Some(reshard) => Reshard.eq(reshard),
-        None => Reshard.is_null(),
-    })
+    for (column, text) in [(Reshard, &row.reshard), (Display, &row.display)] {
+        still = still.add(match text {
+            Some(text) => column.eq(text),
+            None => column.is_null(),
+        });
+    }
+    still
 }

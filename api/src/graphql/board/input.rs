@@ -17,6 +17,7 @@ use ranking::submission::REGION;
 use ranking::window::Window;
 use ranking::window::seal::RETAIN_MAX;
 
+use super::display::BoardDisplayInput;
 use super::{Board, ScoreOrder, ScorePolicy, TieBreak, Visibility};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
@@ -42,6 +43,8 @@ pub struct CreateBoardInput {
     slug: String,
     /// The title, for people; the slug by default.
     title: Option<String>,
+    #[graphql(flatten)]
+    display: BoardDisplayInput,
     /// The order of scores.
     #[graphql(default_with = "Some(ScoreOrder::HighFirst)")]
     direction: Option<ScoreOrder>,
@@ -118,6 +121,8 @@ pub struct UpdateBoardInput {
     slug: String,
     /// The title, for people.
     title: Option<String>,
+    #[graphql(flatten)]
+    display: BoardDisplayInput,
     /// The windows besides "all". Windows of the board that are not listed are dropped with their
     /// standings. New ones are filled from the history; each is complete once its field `ready` is
     /// true.
@@ -258,6 +263,11 @@ fn change(
         changed.windows = Some((later.windows, later.generation));
     }
     changed.title = input.title.clone().map(|title| text("title", title)).transpose()?;
+    let mut shown = row.clone();
+    shown.title = changed.title.clone().unwrap_or(shown.title);
+    input.display.apply(&mut shown)?;
+    changed.display = Some(shown.display);
+    changed.search = Some(shown.search);
     changed.visibility = input.visibility.map(Into::into);
     changed.self_submit = input.self_submit;
     let end =
@@ -351,6 +361,7 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
     })?;
     let mut row =
         board::of_rules(&input.slug, &title, &rules, &time_zone, app.deployment.clock.now_ms());
+    input.display.apply(&mut row)?;
     row.windows = windows_text(&board::first_windows(&rules, &retained));
     row.visibility = input.visibility.unwrap_or(Visibility::Public).into();
     row.self_submit = input.self_submit.unwrap_or(false);

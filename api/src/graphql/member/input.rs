@@ -7,10 +7,11 @@ use ranking::id::MemberId;
 use super::Member;
 use crate::app::App;
 use crate::error::Error;
+use crate::graphql::board::display::picture_url;
 use crate::graphql::types::connection::PAGE_MAX;
 use crate::graphql::types::scalar::text;
 
-/// A member, with the name and region to set.
+/// A member, with what to set.
 #[derive(InputObject)]
 pub struct MemberInput {
     /// The id of the member: 1 to 128 bytes, not blank, without control characters, invisible ones
@@ -20,6 +21,9 @@ pub struct MemberInput {
     name: MaybeUndefined<String>,
     /// The region, at most 200 characters; null removes it, absent keeps it.
     region: MaybeUndefined<String>,
+    /// The address of a picture, http or https, at most 500 bytes; null removes it, absent keeps
+    /// it.
+    avatar_url: MaybeUndefined<String>,
 }
 
 /// The members to create or change.
@@ -36,7 +40,7 @@ pub struct UpsertMembersPayload {
     pub(crate) members: Vec<Member>,
 }
 
-/// Creates members, or changes their names and regions.
+/// Creates members, or changes what is known of them.
 pub(crate) async fn upsert(
     app: &App,
     input: Vec<MemberInput>,
@@ -70,18 +74,19 @@ fn change(input: MemberInput) -> crate::error::Result<member::Change> {
         key: MemberId::for_new(&input.key)
             .map_err(|error| Error::from(error).at("key"))?
             .to_string(),
-        name: asked("name", input.name)?,
-        region: asked("region", input.region)?,
+        name: asked(input.name, |name| text("name", name))?,
+        region: asked(input.region, |region| text("region", region))?,
+        avatar_url: asked(input.avatar_url, |address| picture_url("avatarUrl", &address))?,
     })
 }
 
 /// The text to set: null clears it, `None` keeps the present one.
 fn asked(
-    name: &str,
     value: MaybeUndefined<String>,
+    check: impl Fn(String) -> crate::error::Result<String>,
 ) -> crate::error::Result<Option<Option<String>>> {
     if value.is_undefined() {
         return Ok(None);
     }
-    Ok(Some(value.take().map(|value| text(name, value)).transpose()?))
+    Ok(Some(value.take().map(check).transpose()?))
 }

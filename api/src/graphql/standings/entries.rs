@@ -66,6 +66,7 @@ enum Pick {
     TypeName,
     Rank,
     Score,
+    FormattedScore,
     Value,
     ReachedAt,
     Member(Vec<(Name, bool)>),
@@ -102,6 +103,7 @@ impl Picks {
                 Pick::TypeName => Value::from("Entry"),
                 Pick::Rank => Value::from(entry.ordinal_rank().ok()?),
                 Pick::Score => Value::String(entry.shown_score(now_ms).0),
+                Pick::FormattedScore => Value::String(entry.formatted_score_at(now_ms)),
                 Pick::Value => Value::from(entry.shown_value(now_ms)),
                 Pick::ReachedAt => entry
                     .shown_reached_at()
@@ -126,6 +128,7 @@ impl Pick {
             "__typename" => Self::TypeName,
             "rank" => Self::Rank,
             "score" => Self::Score,
+            "formattedScore" => Self::FormattedScore,
             "value" => Self::Value,
             "reachedAt" => Self::ReachedAt,
             "member" => Self::Member(member_picks(&field.selection_set.node)?),

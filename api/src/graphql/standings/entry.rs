@@ -48,6 +48,11 @@ impl Entry {
         Decimal(score::format_in(read.id.window, score, read.rules.decimals, now_ms))
     }
 
+    /// The score in the form of its board.
+    pub(crate) fn formatted_score_at(&self, now_ms: i64) -> String {
+        self.standings.board.display.format.apply(&self.shown_score(now_ms).0)
+    }
+
     /// The score as a floating-point number; if it decays, its worth at an instant.
     pub(crate) fn shown_value(&self, now_ms: i64) -> f64 {
         let (read, score) = (&self.standings.read, self.state().score);
@@ -135,6 +140,12 @@ impl Entry {
     /// decimals more than the board's.
     async fn score(&self, ctx: &Context<'_>) -> Decimal {
         self.shown_score(state(ctx).now_ms)
+    }
+
+    /// The score as the board shows it to people: see `Board.scoreFormat`. It is written in one way
+    /// for all languages, with all digits of the exact score.
+    async fn formatted_score(&self, ctx: &Context<'_>) -> String {
+        self.formatted_score_at(state(ctx).now_ms)
     }
 
     /// The score as a floating-point number, for charts; it may be rounded.

@@ -267,8 +267,7 @@ impl Talk {
                 self.check_at = self.next_check();
                 None
             }
-            Sent::Next { id } if self.is_ending(&id) => return Ok(()),
-            Sent::Refusal { id, .. } if self.is_ending(&id) => return Ok(()),
+            Sent::Next { id } | Sent::Refusal { id, .. } if self.is_ending(&id) => return Ok(()),
             Sent::Refusal { id, errors } => {
                 let refusal = error(&id, &errors);
                 if let Some(operation) = self.operations.get_mut(&*id) {
@@ -277,7 +276,11 @@ impl Talk {
                 Some(refusal)
             }
             Sent::Complete { id } => match self.operations.remove(&*id) {
-                Some(Operation::Ending(next)) => return self.go_on(id.into_owned(), next),
+                Some(Operation::Ending(Some(next))) => {
+                    self.operations.insert(id.into_owned(), Operation::UnderWay);
+                    return self.pass(next);
+                }
+                Some(Operation::Ending(None)) => return Ok(()),
                 _ => None,
             },
             Sent::Next { .. } | Sent::Other => None,
@@ -289,13 +292,6 @@ impl Talk {
     /// True if the client waits for no more of an operation.
     fn is_ending(&self, id: &str) -> bool {
         matches!(self.operations.get(id), Some(Operation::Ending(_)))
-    }
-
-    /// Begins the operation that waited for its id.
-    fn go_on(&mut self, id: String, next: Option<Message>) -> Step {
-        let Some(message) = next else { return Ok(()) };
-        self.operations.insert(id, Operation::UnderWay);
-        self.pass(message)
     }
 
     fn failure(&self) -> Close {
