@@ -1,0 +1,4 @@
+//! Tools that others have written, and that the developers of clients use: caches, code generators
+//! and linters.
+
+mod caches;
