@@ -2,3 +2,4 @@
 //! and linters.
 
 mod caches;
+mod types;
