@@ -2,4 +2,5 @@
 //! and linters.
 
 mod caches;
+mod schema;
 mod types;
