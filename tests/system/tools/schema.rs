@@ -1,5 +1,5 @@
-//! Tools that judge the schema: graphql-inspector holds it against that of the last release and
-//! against the one that a server tells.
+//! Tools that judge the schema: graphql-eslint lints it, and graphql-inspector holds it against
+//! that of the last release and against the one that a server tells.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,12 @@ async fn changes(last: (&Path, &str), next: (&Path, &str), changelog: &Path) -> 
         [last.0, next.0, changelog].map(|path| path.to_str().unwrap());
     let arguments = [next_file, next.1, last_file, last.1, changelog, &today];
     node::run("schema/changes.js", &arguments).await
+}
+
+#[tokio::test]
+async fn graphql_eslint_accepts_the_schema() {
+    let found = node::run("schema/lint.js", &[schema().to_str().unwrap()]).await;
+    assert_eq!(found, json!({ "wrong": [], "unneeded": [] }), "{found:#}");
 }
 
 #[tokio::test]
