@@ -15,12 +15,23 @@ pub mod submission;
 pub mod subscription;
 pub(crate) mod types;
 
-use async_graphql::{SDLExportOptions, Schema};
+use async_graphql::connection::EmptyFields;
+use async_graphql::{SDLExportOptions, Schema, SchemaBuilder};
 
 use crate::app::SharedApp;
+use board::{Board, BoardTotal};
+use event::{EventTotal, ScoreEvent};
+use integrity::{Finding, FindingTotal, IntegrityRun, IntegrityRunTotal};
+use job::{Job, JobTotal};
+use member::Member;
+use member::friend::{FriendEntry, FriendTotal};
+use member::search::MemberTotal;
 use mutation::Mutation;
 use query::Query;
+use standings::Standings;
+use standings::period::{Period, PeriodTotal};
 use subscription::Subscription;
+use types::connection::Connection;
 
 /// Laurel's schema.
 pub type LaurelSchema = Schema<Query, Mutation, Subscription>;
@@ -37,11 +48,37 @@ pub fn sdl() -> String {
 
 /// The schema as text without its description, which the parser of async-graphql does not read.
 pub fn definitions() -> String {
-    let schema = Schema::build(Query, Mutation, Subscription).finish();
+    let schema = builder().finish();
     schema.sdl_with_options(SDLExportOptions::new().include_specified_by())
 }
 
 /// The executable schema. The limits of requests are checked before it sees them.
 pub fn schema(app: SharedApp) -> LaurelSchema {
-    Schema::build(Query, Mutation, Subscription).data(app).finish()
+    builder().data(app).finish()
+}
+
+/// The schema to be. async-graphql's connections describe their fields, but not themselves.
+fn builder() -> SchemaBuilder<Query, Mutation, Subscription> {
+    Schema::build(Query, Mutation, Subscription)
+        .override_output_type_description::<Connection<Board, BoardTotal>>("A page of boards.")
+        .override_output_type_description::<Connection<Finding, FindingTotal>>(
+            "A page of the findings of a run.",
+        )
+        .override_output_type_description::<Connection<FriendEntry, FriendTotal>>(
+            "A page of a member's friends in standings.",
+        )
+        .override_output_type_description::<Connection<IntegrityRun, IntegrityRunTotal>>(
+            "A page of runs of the integrity diff.",
+        )
+        .override_output_type_description::<Connection<Job, JobTotal>>("A page of jobs.")
+        .override_output_type_description::<Connection<Member, MemberTotal>>("A page of members.")
+        .override_output_type_description::<Connection<Period, PeriodTotal>>(
+            "A page of the periods of a window.",
+        )
+        .override_output_type_description::<Connection<ScoreEvent, EventTotal>>(
+            "A page of a member's events on a board.",
+        )
+        .override_output_type_description::<Connection<Standings, EmptyFields>>(
+            "A page of the standings of segments.",
+        )
 }

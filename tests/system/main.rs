@@ -21,4 +21,5 @@ mod members;
 mod read;
 mod stores;
 mod submit;
+mod tools;
 mod windows;

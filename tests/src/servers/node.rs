@@ -1,4 +1,5 @@
-//! The scripts of `tests/web`, run by Node.js: they print one line of JSON, and the tests judge it.
+//! The programs of `tests/web`, run by Node.js: they print one line of JSON, and the tests judge
+//! it.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
