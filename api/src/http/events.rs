@@ -65,10 +65,15 @@ struct Events {
     _place: Place,
 }
 
-/// True if a request asks for events.
+/// True if a request asks for events rather than for one answer: it names them, and names JSON with
+/// less weight or not at all. Some clients, such as urql, name both in every request.
 pub fn are_asked_for(headers: &HeaderMap) -> bool {
-    let preference = Preference::of(headers, header::ACCEPT);
-    preference.and_then(|preference| preference.welcomes(MEDIA_TYPE)).is_some_and(|one| one.named)
+    let Some(preference) = Preference::of(headers, header::ACCEPT) else {
+        return false;
+    };
+    let weight = |wanted| preference.welcomes(wanted).filter(|one| one.named).map(|one| one.weight);
+    let json = MediaType::NAMES.into_iter().filter_map(weight).fold(0.0, f32::max);
+    weight(MEDIA_TYPE).is_some_and(|events| events > json)
 }
 
 /// Answers a request by events. Where the request itself is wrong, the answer has a status that

@@ -53,14 +53,16 @@ pub enum MediaType {
 }
 
 impl MediaType {
+    /// The names of both in `Accept`.
+    pub const NAMES: [&str; 2] = ["application/graphql-response+json", "application/json"];
+
     /// The media type that a client prefers; `None` if it accepts neither. A client without a
     /// preference gets plain JSON.
     pub fn preferred(headers: &HeaderMap) -> Option<Self> {
         let Some(preference) = Preference::of(headers, header::ACCEPT) else {
             return Some(Self::Json);
         };
-        let graphql = preference.welcomes("application/graphql-response+json");
-        let json = preference.welcomes("application/json");
+        let [graphql, json] = Self::NAMES.map(|name| preference.welcomes(name));
         match (graphql, json) {
             (None, None) => None,
             (None, Some(_)) => Some(Self::Json),

@@ -109,3 +109,41 @@ async fn an_event_stream_is_asked_for_by_get_too_and_forms_cannot_send_one() {
         .body("{\"query\":\"{ boards { totalCount } }\"}");
     assert_eq!(form.send().await.unwrap().status(), 415);
 }
+
+#[tokio::test]
+async fn events_come_where_they_are_preferred_to_json() {
+    let api = api().await;
+    let scores = "scores: [{ member: \"ann\", score: 1 }]";
+    let mutation =
+        format!("mutation {{ submitScores(input: {{ board: \"b\", {scores} }}) {{ accepted }} }}");
+    // The first one is urql's.
+    for (accept, comes) in [
+        (
+            "application/graphql-response+json, application/graphql+json, application/json, \
+             text/event-stream, multipart/mixed",
+            "application/graphql-response+json",
+        ),
+        ("text/event-stream, application/json", "application/json"),
+        ("text/event-stream;q=0.5, application/json;q=0.9", "application/json"),
+        ("text/event-stream, application/json;q=0.9", "text/event-stream"),
+        ("text/event-stream, */*", "text/event-stream"),
+        ("*/*", "application/json"),
+    ] {
+        let answer = reqwest::Client::new()
+            .post(format!("{}/graphql", api.url()))
+            .header("accept", accept)
+            .bearer_auth(api.token())
+            .json(&json!({ "query": mutation }))
+            .send()
+            .await
+            .unwrap();
+        let media_type = answer.headers()["content-type"].to_str().unwrap().to_owned();
+        let text = answer.text().await.unwrap();
+        assert!(media_type.starts_with(comes), "{accept}: {media_type}");
+        assert_eq!(
+            text.contains("\"accepted\":1"),
+            comes != "text/event-stream",
+            "{accept}: {text}"
+        );
+    }
+}

@@ -28,12 +28,10 @@ const cache = cacheExchange({
   },
 });
 
-// urql's own names event streams beside JSON, and Laurel would answer by them.
-const accept = 'application/graphql-response+json, application/json';
 const connect = cache =>
   new Client({
     url: session.url,
-    fetchOptions: { headers: { ...session.headers, accept } },
+    fetchOptions: { headers: session.headers },
     fetch: session.counted,
     exchanges: [cache, fetchExchange],
   });
