@@ -15,6 +15,7 @@ mod files;
 pub(crate) mod finding;
 mod findings;
 mod found;
+mod kept_metadata;
 mod keys;
 mod mending;
 mod part;
@@ -342,6 +343,7 @@ async fn compare_part(
         let before = || Proving::begin(&deployment, &row, &board, &partitions);
         let proving = proving.get_or_try_init(before).await?;
         proving.look_at(&part, options.may_be_proven, &mut compared).await?;
+        kept_metadata::check(part.partition, &board, &mut compared.findings).await?;
     } else {
         compared.checked = standings_only::compare(&part, &mut compared.findings).await?;
     }

@@ -20,6 +20,7 @@ use polars::prelude::{
 };
 use ranking::board::TieBreak;
 use ranking::board::rules::Rules;
+use ranking::metadata::Metadata;
 use ranking::score;
 use ranking::score::rank_key::RankKey;
 use ranking::store::read::{RankedEntry, Standings};
@@ -29,6 +30,7 @@ use crate::display_path;
 use crate::export::choice::StandingsArguments;
 use crate::file::format::FileFormat;
 use crate::file::frame_file::{CsvTexts, FrameFile, INSTANT};
+use crate::frame::events::METADATA;
 use crate::job::Job;
 
 /// Rows that are gathered before they are written; in Parquet, the rows of a row group.
@@ -49,7 +51,8 @@ pub struct Arguments {
     #[arg(long, value_enum, ignore_case = true, default_value_t = RankMethod::Ordinal)]
     method: RankMethod,
     /// The file: .csv, .ndjson or .parquet, with rank, member, score (an exact decimal, as text)
-    /// and reached_at. An existing file is replaced.
+    /// reached_at, and metadata (the text of a JSON object) if the board keeps some. An existing
+    /// file is replaced.
     #[arg(long)]
     out: PathBuf,
     /// In a .csv file, put an apostrophe before a text that a spreadsheet would take for a formula.
@@ -117,24 +120,27 @@ pub async fn export(
     let label = period.label.clone();
     let reader = Reader::new(deployment, READ_TIMEOUT);
     let standings = Standings::new(&deployment.store, &board, id, period);
-    let mut file = FrameFile::create(&arguments.out, &schema(), arguments.csv_texts()?)?;
+    let mut file =
+        FrameFile::create(&arguments.out, &schema(board.has_metadata), arguments.csv_texts()?)?;
     let job = Job::unrecorded()?;
     job.stage("exporting", 0);
     let mut ranks = Ranks::new(arguments.method);
-    let mut rows = Rows::default();
+    let mut rows = Rows::of(board.has_metadata);
     let mut last = None;
     loop {
         // A member that moves from one page to the next may be in both, or in neither.
         let page = reader.page_after(&standings, last.as_ref(), PAGE).await?;
         let Some(end) = page.last() else { break };
         last = Some(end.clone());
-        for entry in &page {
+        let metadata = reader.metadata(&board, &standings, &page).await?;
+        for (entry, metadata) in page.iter().zip(metadata) {
             let rank = ranks.next(&standings, entry.key);
-            rows.push(rank, entry, &standings, now_ms);
+            rows.push(rank, (entry, metadata), &standings, now_ms);
         }
         job.advance(page.len());
         if rows.rank.len() >= ROWS {
-            file.write(&std::mem::take(&mut rows).into_frame()?)?;
+            let full = std::mem::replace(&mut rows, Rows::of(board.has_metadata));
+            file.write(&full.into_frame()?)?;
         }
     }
     if !rows.rank.is_empty() {
@@ -149,13 +155,16 @@ pub async fn export(
     })
 }
 
-fn schema() -> Schema {
-    Schema::from_iter([
+fn schema(has_metadata: bool) -> Schema {
+    let columns = [
         ("rank".into(), DataType::Int64),
         ("member".into(), DataType::String),
         ("score".into(), DataType::String),
         ("reached_at".into(), INSTANT),
-    ])
+        (METADATA.into(), DataType::String),
+    ];
+    let count = columns.len() - usize::from(!has_metadata);
+    columns.into_iter().take(count).collect()
 }
 
 /// Counts ranks from one entry to the next.
@@ -199,10 +208,22 @@ struct Rows {
     member: Vec<String>,
     score: Vec<String>,
     reached_at: Vec<Option<i64>>,
+    /// `None` if the board keeps none.
+    metadata: Option<Vec<Option<String>>>,
 }
 
 impl Rows {
-    fn push(&mut self, rank: u64, entry: &RankedEntry, standings: &Standings, now_ms: i64) {
+    fn of(has_metadata: bool) -> Self {
+        Self { metadata: has_metadata.then(Vec::new), ..Self::default() }
+    }
+
+    fn push(
+        &mut self,
+        rank: u64,
+        (entry, metadata): (&RankedEntry, Option<Metadata>),
+        standings: &Standings,
+        now_ms: i64,
+    ) {
         let (rules, window): (&Rules, _) = (&standings.rules, standings.id.window);
         let state = rules.state(window, &standings.period, entry.key);
         self.rank.push(rank as i64);
@@ -210,18 +231,24 @@ impl Rows {
         self.score.push(score::format_in(window, state.score, rules.decimals, now_ms));
         let is_timed = rules.ties(window) != TieBreak::Member;
         self.reached_at.push(is_timed.then(|| state.tick * i64::from(rules.tick_ms)));
+        if let Some(texts) = &mut self.metadata {
+            texts.push(metadata.map(|metadata| metadata.to_string()));
+        }
     }
 
     fn into_frame(self) -> Result<DataFrame> {
         let reached_at =
             Int64Chunked::from_iter_options("reached_at".into(), self.reached_at.into_iter());
         let reached_at = reached_at.into_datetime(TimeUnit::Milliseconds, Some(TimeZone::UTC));
-        let columns: Vec<Column> = vec![
+        let mut columns: Vec<Column> = vec![
             Series::new("rank".into(), self.rank).into(),
             Series::new("member".into(), self.member).into(),
             Series::new("score".into(), self.score).into(),
             reached_at.into_series().into(),
         ];
+        if let Some(texts) = self.metadata {
+            columns.push(Series::new(METADATA.into(), texts).into());
+        }
         Ok(DataFrame::new_infer_height(columns)?)
     }
 }

@@ -65,7 +65,8 @@ pub struct Arguments {
     rows_max: Option<u64>,
     /// The file: .ndjson (an object per line), .parquet, or CSV by any other name. Columns: member,
     /// score, at (RFC 3339, Unix seconds, or in Parquet a timestamp, taken as UTC if it has no
-    /// zone), and optionally board, event_id, region. Scores are exact: a number of more than 15
+    /// zone), and optionally board, event_id, region, metadata (a JSON object, or its text; for a
+    /// board that keeps metadata). Scores are exact: a number of more than 15
     /// digits must be text. A regular file: no directory, pipe or device.
     file: PathBuf,
 }
@@ -207,7 +208,8 @@ async fn drop_known(
     let before = rows.len() + bad.len();
     rows.retain(|Row { line, submission, .. }| {
         let id = submission.event_id.as_ref().map(ToString::to_string).unwrap_or_default();
-        let content = (submission.score, submission.at_ms.unwrap_or_default());
+        let metadata = submission.metadata.as_ref().map(ToString::to_string);
+        let content = (submission.score, submission.at_ms.unwrap_or_default(), metadata);
         match known.entry((submission.board.no, submission.member.to_string(), id)) {
             std::collections::hash_map::Entry::Vacant(place) => {
                 place.insert(content);
@@ -218,7 +220,7 @@ async fn drop_known(
                     bad.push(BadRow {
                         line: *line,
                         reason: format!(
-                            "its event id {:?} was used with another score or time",
+                            "its event id {:?} was used with another score, time or metadata",
                             first.key().2
                         ),
                     });

@@ -18,7 +18,7 @@ pub enum ErrorCode {
     BoardClosed,
     /// The score came too long after it was earned: `maxLatenessSeconds`.
     TooLate,
-    /// The event id was accepted before, with another score or time.
+    /// The event id was accepted before, with another score, time or metadata.
     EventIdConflict,
     /// The request names something that does not exist.
     NotFound,

@@ -15,6 +15,7 @@ pub(crate) mod friends;
 mod lazy;
 mod lookups;
 mod members;
+mod metadata;
 mod pages;
 pub(crate) mod totals;
 
@@ -27,6 +28,7 @@ use entity::member;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use ranking::id::MemberId;
+use ranking::metadata::Metadata;
 use ranking::score::rank_key::RankKey;
 use ranking::store::read::Standings;
 use tokio::sync::Notify;
@@ -44,6 +46,8 @@ use lazy::Lazy;
 pub(crate) use lookups::In;
 use lookups::Lookups;
 use members::{MemberBatch, Row};
+pub(crate) use metadata::EntryMaker;
+use metadata::MetadataBatch;
 use pages::{Around, AroundBatch, AroundRead, Extent, Page, PageBatch, PageRead, Span};
 use totals::{Total, TotalBatch};
 
@@ -58,6 +62,7 @@ pub struct Loaders {
     pages: Lazy<Page, PageRead, PageBatch>,
     around: Lazy<Around, AroundRead, AroundBatch>,
     members: Lazy<String, Row, MemberBatch>,
+    metadata: Lazy<EntryMaker, Result<Option<Metadata>>, MetadataBatch>,
     friends: Lazy<MemberId, FriendsRead, FriendsBatch>,
     rankings: Lazy<Place, RankingRead, FriendRankingBatch>,
     totals: Lazy<Total, Result<u64>, TotalBatch>,
@@ -129,6 +134,7 @@ impl Loaders {
             pages: Lazy::new(PageBatch),
             around: Lazy::new(AroundBatch),
             members: Lazy::new(MemberBatch),
+            metadata: Lazy::new(MetadataBatch),
             friends: Lazy::new(FriendsBatch),
             rankings: Lazy::new(FriendRankingBatch),
             totals: Lazy::new(TotalBatch),
@@ -259,6 +265,15 @@ impl Loaders {
             .collect()
     }
 
+    /// The metadata of an entry.
+    pub(crate) fn metadata(&self, of: EntryMaker) -> BoxFuture<'_, Result<Option<Metadata>>> {
+        let found = async move {
+            self.wait_for_look_ups().await;
+            self.metadata.load(&self.lookups, of).await?
+        };
+        found.boxed()
+    }
+
     /// A member's friends, ordered by key, and the instant until which the list is good.
     pub(crate) fn friends(&self, member: MemberId) -> BoxFuture<'_, FriendsRead> {
         async move { self.friends.load(&self.lookups, member).await? }.boxed()
@@ -297,6 +312,7 @@ impl Loaders {
         self.pages.clear().await;
         self.around.clear().await;
         self.members.clear().await;
+        self.metadata.clear().await;
         self.friends.clear().await;
         self.rankings.clear().await;
         self.totals.clear().await;

@@ -6,6 +6,8 @@ mod batch;
 pub mod choice;
 pub mod fallback;
 pub mod in_sql;
+pub mod log_tails;
+mod metadata;
 mod periods;
 pub mod reader;
 pub mod sealed;

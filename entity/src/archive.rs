@@ -4,4 +4,5 @@
 pub mod archive_file;
 pub mod archive_mark;
 pub mod archived_entry;
+pub mod archived_metadata;
 pub mod commit_file;

@@ -90,6 +90,8 @@ pub struct Model {
     pub reshard: Option<String>,
     /// End of the move's lease, in Unix milliseconds: until then its holder counts as alive.
     pub reshard_until_ms: Option<i64>,
+    /// True if its events may have metadata.
+    pub metadata: bool,
     /// The number of its last change that background work depends on. SQL sets it.
     pub change: i64,
     /// The texts and tags by which people know it, as JSON of [`Display`]; none if it has none.
@@ -213,6 +215,7 @@ impl Model {
             admission: Admission::new(self.opens_at_ms, self.closes_at_ms, self.lateness_max_ms)?,
             added: Arc::new(added),
             layouts: Arc::new(self.layouts()?),
+            has_metadata: self.metadata,
         })
     }
 
@@ -300,6 +303,7 @@ pub fn of_rules(
         former_layouts: "[]".to_owned(),
         reshard: None,
         reshard_until_ms: None,
+        metadata: false,
         change: 0,
         display: None,
         search: search_lines(slug, title, &[]),

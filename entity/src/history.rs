@@ -4,5 +4,7 @@ pub mod checkpoint;
 pub mod commit;
 pub mod dead_letter;
 pub mod log_cursor;
+pub mod makers;
 pub mod score_event;
+pub mod segments;
 pub mod span;

@@ -8,7 +8,7 @@
 //! | [`member`], [`access_token`] | members, their friendships, and what clients may do |
 //! | [`history`] | commits, events, dead letters, and each partition's cursor |
 //! | [`standings`] | all-time rows, sealed periods and their entries |
-//! | [`archive`] | files of archived events, and their sums |
+//! | [`archive`] | files of archived events, their sums and their metadata |
 //! | [`integrity`] | runs of the integrity diff, findings and proofs |
 //! | [`job`] | batch jobs, and work that runs once a day |
 //! | [`sql`] | statements of many tables; rows read in blocks, and deleted in chunks or by age |

@@ -6,6 +6,7 @@ mod m20261122_000001_tables;
 mod m20261123_000002_fallback_indexes;
 mod m20261123_000003_board_changes;
 mod m20261124_000004_display;
+mod m20261124_000005_metadata;
 mod statement;
 
 use std::sync::Arc;
@@ -31,6 +32,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261123_000002_fallback_indexes::Migration),
             Box::new(m20261123_000003_board_changes::Migration),
             Box::new(m20261124_000004_display::Migration),
+            Box::new(m20261124_000005_metadata::Migration),
         ]
     }
 }
@@ -122,7 +124,9 @@ pub fn steps() -> Vec<String> {
 
 /// The tables of the newest schema. A table comes after those that it refers to.
 pub fn tables() -> Vec<String> {
-    m20261122_000001_tables::tables()
+    let mut tables = m20261122_000001_tables::tables();
+    tables.extend(m20261124_000005_metadata::TABLES.map(str::to_owned));
+    tables
 }
 
 /// Reverts the last applied step and drops all data in its tables.

@@ -102,6 +102,8 @@ pub struct Board {
     pub added: Arc<BTreeMap<Window, Added>>,
     /// The earlier numbers of shards.
     pub layouts: Arc<Layouts>,
+    /// True if its events may have metadata.
+    pub has_metadata: bool,
 }
 
 /// A window that was added to a board.
@@ -125,6 +127,7 @@ impl Board {
             admission: Admission::default(),
             added: Arc::default(),
             layouts: Arc::default(),
+            has_metadata: false,
         }
     }
 

@@ -6,6 +6,7 @@ mod wire;
 use self::content::{CONTENT_VERSION, Content, Random, Salt, leaf, salt};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, EventId, MemberId, PartitionNo};
+use crate::metadata::Metadata;
 
 /// The parent of the first commit of every partition.
 pub const ROOT_COMMIT: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -73,6 +74,8 @@ pub struct Event {
     pub event_id: Option<EventId>,
     /// The segments in which it counts, besides everyone.
     pub segments: Vec<String>,
+    /// Its metadata; only a score has some.
+    pub metadata: Option<Metadata>,
 }
 
 /// The permanent position of an event in history.
@@ -237,14 +240,18 @@ pub(crate) mod tests {
             kind,
             proptest::option::of("[^\\p{C}]{1,20}"),
             proptest::collection::vec(".{0,9}", 0..3),
+            proptest::option::of(crate::metadata::tests::metadata()),
         )
-            .prop_map(|(board, generation, member, kind, event_id, segments)| Event {
-                board: BoardNo(board),
-                generation,
-                member: MemberId::new(&member).unwrap(),
-                kind,
-                event_id: event_id.map(|id| EventId::new(&id).unwrap()),
-                segments,
+            .prop_map(|(board, generation, member, kind, event_id, segments, metadata)| {
+                Event {
+                    board: BoardNo(board),
+                    generation,
+                    member: MemberId::new(&member).unwrap(),
+                    kind,
+                    event_id: event_id.map(|id| EventId::new(&id).unwrap()),
+                    segments,
+                    metadata: metadata.filter(|_| matches!(kind, EventKind::Score { .. })),
+                }
             })
     }
 

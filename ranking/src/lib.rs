@@ -8,6 +8,7 @@
 //! | [`board`] | a board's rules, checked once; admission; layouts; a partition's mark of a board |
 //! | [`window`] | windows of time and their periods, in any IANA zone; rolls and seals |
 //! | [`fold`] | how an event changes a member's state; histories replayed |
+//! | [`metadata`] | the metadata of an event and of an entry |
 //! | [`shard`] | a member's shard and partition |
 //! | [`standings_id`] | the names of standings |
 //! | [`commit`] | commits and their form in the log |
@@ -21,6 +22,7 @@ pub mod commit;
 pub mod error;
 pub mod fold;
 pub mod id;
+pub mod metadata;
 pub mod score;
 pub mod shard;
 pub mod standings_id;

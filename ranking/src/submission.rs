@@ -15,6 +15,7 @@ use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Event, EventKind, Head};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, EventId, MemberId};
+use crate::metadata::Metadata;
 use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::submission::batch::Batch;
@@ -40,6 +41,8 @@ pub struct Submission {
     pub event_id: Option<EventId>,
     /// The segments in which it counts, besides everyone.
     pub segments: Vec<String>,
+    /// Its metadata.
+    pub metadata: Option<Metadata>,
     /// The effects that its verdict tells.
     pub report: Report,
 }
@@ -235,6 +238,7 @@ impl Submission {
             at_ms: self.at_ms.map(|at_ms| at_ms.min(now_ms)),
             accepted_at_ms: now_ms,
             seq,
+            metadata: self.metadata.as_ref().map(Metadata::hash),
         }
     }
 
@@ -250,6 +254,7 @@ impl Submission {
             },
             event_id: self.event_id.clone(),
             segments: self.segments.clone(),
+            metadata: self.metadata.clone(),
         }
     }
 }

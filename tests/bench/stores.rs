@@ -210,6 +210,7 @@ impl Stores {
             at_ms,
             event_id: Some(EventId::new(&format!("e{event}")).unwrap()),
             segments: vec![],
+            metadata: None,
         }
     }
 

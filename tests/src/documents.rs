@@ -68,7 +68,7 @@ pub const MEMBER_EVENTS: &str = "
         events(board: $board, first: $first, after: $after, last: $last, before: $before) {
             totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
             nodes {
-                id kind score at acceptedAt eventId voided voids board { slug } member { key }
+                id kind score at acceptedAt eventId metadata voided voids board { slug } member { key }
             }
         }
     } }";

@@ -6,6 +6,7 @@ mod event_ids;
 mod full_log;
 mod horizon;
 mod many_boards;
+mod metadata;
 mod random_games;
 mod refusals;
 mod skewed_clocks;

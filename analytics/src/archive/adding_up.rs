@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use anyhow::Result;
 use engine::deployment::Deployment;
 use engine::history::archive::{self, Span};
-use entity::archive::{archive_mark, archived_entry};
+use entity::archive::{archive_mark, archived_entry, archived_metadata};
 use entity::history::score_event;
 use ranking::board::Board;
 use ranking::fold::replay::Replay;
@@ -75,6 +75,10 @@ impl<'a> SpanTotals<'a> {
                 *events += row.events;
                 segments.insert(segment);
             }
+        }
+        if self.board.has_metadata {
+            let kept = rows.iter().filter_map(archived_metadata::Model::of_event);
+            archive::stage_metadata(deployment, kept.collect()).await?;
         }
         for row in rows {
             let event = row.to_ranking()?;

@@ -157,6 +157,7 @@ mod tests {
             kind: EventKind::Removal,
             event_id: None,
             segments: vec![],
+            metadata: None,
         }
     }
 

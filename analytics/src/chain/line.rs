@@ -1,8 +1,8 @@
 //! The lines of a history file: one JSON object for each commit, with its events.
 
 use anyhow::{Context, Result, ensure};
-use entity::history::score_event::{Kind, segments_text};
-use entity::history::{commit, score_event};
+use entity::history::score_event::Kind;
+use entity::history::{commit, score_event, segments};
 use ranking::commit::content::{LEAF_BYTES, from_hex, to_hex};
 use sea_orm::ActiveEnum;
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,8 @@ struct ContentOfLine {
     /// Partition, seq and index of the event that it voids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     voids: Option<(i32, i64, i32)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metadata: Option<String>,
 }
 
 impl Line {
@@ -143,6 +145,7 @@ impl ContentOfLine {
                 .zip(row.void_seq)
                 .zip(row.void_index)
                 .map(|((partition, seq), index)| (partition, seq, index)),
+            metadata: row.metadata.clone(),
         })
     }
 
@@ -159,11 +162,12 @@ impl ContentOfLine {
             at_ms: self.at_ms,
             at_sent: self.at_sent,
             event_id: self.event_id,
-            segments: segments_text(&self.segments),
+            segments: segments::text(&self.segments),
             void_partition: self.voids.map(|(partition, _, _)| partition),
             void_seq: self.voids.map(|(_, seq, _)| seq),
             void_index: self.voids.map(|(_, _, index)| index),
             salt: from_hex(&self.salt).context("expected hexadecimal digits")?,
+            metadata: self.metadata,
         })
     }
 }

@@ -16,7 +16,7 @@ use ranking::window::Window;
 use sea_orm::{ColumnTrait, QueryFilter};
 
 use super::second_look::{archived_events, chunks};
-use super::{Against, by_part, files, files_of};
+use super::{Against, by_part, files, files_of, kept_metadata};
 use crate::diff::finding::{Finding, What};
 use crate::job::Job;
 
@@ -85,6 +85,10 @@ async fn mend_part(
     let board = row.to_ranking()?;
     let (mut in_redis, mut in_sql, mut unlisted) =
         (Locations::new(), Locations::new(), BTreeSet::<StandingsId>::new());
+    let mut mended = 0;
+    if findings.iter().any(|finding| matches!(finding.what, What::Event(..))) {
+        mended += kept_metadata::mend(partition, &board).await?;
+    }
     for finding in findings {
         if finding.is_against_both && against.is_none() {
             continue;
@@ -108,7 +112,6 @@ async fn mend_part(
             in_sql.entry(member.clone()).or_default().insert(location.clone());
         }
     }
-    let mut mended = 0;
     if against == Some(Against::Standings) {
         for places in chunks(in_redis) {
             mended += mend_redis(partition, &board, Truth::Standings, &places).await?;

@@ -124,7 +124,10 @@ pub(crate) async fn sums(
         name: "score_event",
         numbers: &["score", "at_ms"],
         besides: &[("seq", 1024), ("event_index", 1), ("void_seq", 31), ("void_index", 7)],
-        texts: &["kind", "segments"],
+        texts: match board.has_metadata {
+            true => &["kind", "segments", "metadata"],
+            false => &["kind", "segments"],
+        },
     };
     let view = deployment.view().await?;
     let of_periods = format!(

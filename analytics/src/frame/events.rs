@@ -2,12 +2,16 @@
 
 use anyhow::{Context, Result};
 use entity::history::score_event::{self, Kind};
+use entity::history::segments as segments_column;
 use polars::prelude::{
     BooleanChunked, Column, DataFrame, IntoColumn, ListBuilderTrait, ListStringChunkedBuilder,
     NamedFrom, NewChunkedArray, Series,
 };
 use ranking::commit::content::{from_hex, to_hex};
 use sea_orm::ActiveEnum;
+
+/// The column that files from before metadata lack.
+pub const METADATA: &str = "metadata";
 
 /// Collects events for a frame: one row each, with all columns of `score_event`, its shard, and
 /// when it was accepted.
@@ -39,7 +43,7 @@ impl Events {
     /// The frame of the events: `partition`, `shard`, `seq`, `event_index`, `board_no`,
     /// `generation`, `member`, `kind`, `score`, `at_ms`, `at_sent`, `event_id`, `segments` (a list
     /// of texts), `void_partition`, `void_seq`, `void_index`, `accepted_at_ms`, `salt` (as
-    /// hexadecimal digits).
+    /// hexadecimal digits), `metadata`.
     ///
     /// # Errors
     /// If a row holds a value that the persister never writes.
@@ -71,6 +75,7 @@ impl Events {
             some_numbers("void_index", rows.iter().map(|row| row.void_index)),
             large("accepted_at_ms", self.accepted_at_ms.iter().copied()),
             texts("salt", salts.iter().map(|salt| Some(salt.as_str()))),
+            texts(METADATA, rows.iter().map(|row| row.metadata.as_deref())),
         ];
         Ok(DataFrame::new_infer_height(columns)?)
     }
@@ -95,6 +100,7 @@ pub fn rows(frame: &DataFrame) -> Result<Vec<score_event::Model>> {
         frame.column("event_id")?.str()?,
     );
     let salt = frame.column("salt")?.str()?;
+    let metadata = frame.column(METADATA).ok().map(Column::str).transpose()?;
     let at_sent = frame.column("at_sent")?.bool()?;
     let segments = frame.column("segments")?.list()?;
     let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
@@ -116,11 +122,12 @@ pub fn rows(frame: &DataFrame) -> Result<Vec<score_event::Model>> {
             at_ms: at_ms.get(place),
             at_sent: at_sent.get(place).unwrap_or_default(),
             event_id: event_id.get(place).map(str::to_owned),
-            segments: score_event::segments_text(&segments),
+            segments: segments_column::text(&segments),
             void_partition: void_partition.get(place),
             void_seq: void_seq.get(place),
             void_index: void_index.get(place),
             salt: from_hex(salt.get(place).unwrap_or_default()).context("a salt is no bytes")?,
+            metadata: metadata.and_then(|texts| texts.get(place)).map(str::to_owned),
         });
     }
     Ok(rows)
@@ -165,6 +172,7 @@ mod tests {
             void_seq: None,
             void_index: None,
             salt: vec![0, 1, 254, 255],
+            metadata: Some(r#"{"replay":"r1"}"#.to_owned()),
         };
         let void = score_event::Model {
             seq: 8,
@@ -177,6 +185,7 @@ mod tests {
             void_partition: Some(3),
             void_seq: Some(7),
             void_index: Some(1),
+            metadata: None,
             ..score.clone()
         };
         let expected = vec![score, void];

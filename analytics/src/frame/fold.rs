@@ -316,6 +316,7 @@ pub(crate) mod tests {
                     void_seq: target.map(|target| target.seq),
                     void_index: target.map(|target| target.event_index),
                     salt: vec![],
+                    metadata: None,
                 });
             }
             rows

@@ -228,7 +228,7 @@ pub async fn archived(
             file.first_seq - 1
         );
         through_seq = file.last_seq;
-        parts.push(parquet::scan(&path)?);
+        parts.push(parquet::scan_events(&path)?);
     }
     ensure!(
         through_seq == mark.archived_seq,
@@ -304,8 +304,9 @@ impl Reading<'_> {
     }
 
     fn push(&mut self, mut row: score_event::Model) -> Result<()> {
-        // No fold looks at it.
+        // No fold looks at these.
         row.salt = vec![];
+        row.metadata = None;
         let (board, member) = (self.board, MemberId::new(&row.member)?);
         // Before a move, the partition had events of other members too.
         let is_meant = || self.meant.contains(&self.partitions.of_member(board, &member));
@@ -321,7 +322,7 @@ impl Reading<'_> {
         let path = self.spool.path().join(format!("{}.parquet", self.parts.len()));
         parquet::write(&std::fs::File::create(&path)?, &mut frame)
             .with_context(|| format!("{} cannot be written", display_path(&path)))?;
-        self.parts.push(parquet::scan(&path)?);
+        self.parts.push(parquet::scan_events(&path)?);
         Ok(())
     }
 

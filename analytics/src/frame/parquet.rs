@@ -7,11 +7,12 @@ use anyhow::{Context, Result, ensure};
 use engine::deployment::Deployment;
 use engine::deployment::checksum::{Sum, sum_of};
 use polars::prelude::{
-    DataFrame, LazyFrame, ParquetCompression, ParquetReader, ParquetWriter, PlRefPath,
-    ScanArgsParquet, SerReader,
+    DataFrame, DataType, LazyFrame, NULL, ParquetCompression, ParquetReader, ParquetWriter,
+    PlRefPath, ScanArgsParquet, SerReader, lit,
 };
 
 use crate::display_path;
+use crate::frame::events::METADATA;
 use crate::job::failpoint;
 
 /// Writes a frame to a file of the archive, and copies it if the archive has copies. The path is
@@ -117,6 +118,15 @@ pub fn scan(path: &Path) -> Result<LazyFrame> {
             ..ScanArgsParquet::default()
         },
     )?)
+}
+
+/// A file of events as a lazy frame. One from before metadata gets the column, without values.
+pub fn scan_events(path: &Path) -> Result<LazyFrame> {
+    let mut frame = scan(path)?;
+    if frame.collect_schema()?.contains(METADATA) {
+        return Ok(frame);
+    }
+    Ok(frame.with_column(lit(NULL).cast(DataType::String).alias(METADATA)))
 }
 
 /// The size and the checksum of a file, as the disk gives it now.

@@ -18,15 +18,18 @@ use crate::frame::history::{archived_with, keys, marks};
 /// A board, a member and an event id.
 pub(crate) type Id = (BoardNo, String, String);
 
+/// The score, the time and the metadata of an event.
+pub(crate) type Content = (i64, i64, Option<String>);
+
 /// Members and event ids of one board.
 type Named<'a> = BTreeSet<(&'a str, &'a str)>;
 
-/// The scores and times, by event id, of the events that the history has under ids of rows. Voided
+/// The contents, by event id, of the events that the history has under ids of rows. Voided
 /// events are left out, since their ids may be used again.
 pub(crate) async fn known_events(
     deployment: &Deployment,
     rows: &[Row],
-) -> Result<HashMap<Id, (i64, i64)>> {
+) -> Result<HashMap<Id, Content>> {
     let mut boards: BTreeMap<BoardNo, (&Board, Named<'_>)> = BTreeMap::new();
     for Row { submission, .. } in rows {
         let of_board = boards.entry(submission.board.no);
@@ -47,7 +50,7 @@ pub(crate) async fn known_events(
             if let (Some(id), Some(score), Some(at_ms)) = (event.event_id, event.score, event.at_ms)
                 && !voided.contains(&place)
             {
-                known.insert((no, event.member, id), (score, at_ms));
+                known.insert((no, event.member, id), (score, at_ms, event.metadata));
             }
         }
     }

@@ -12,6 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use ranking::board::Board;
 use ranking::id::{EventId, MemberId};
+use ranking::metadata::Metadata;
 use ranking::submission::Submission;
 use ranking::submission::effect::Report;
 use ranking::text::is_presentable;
@@ -59,6 +60,8 @@ pub(crate) struct Fields<'a> {
     pub(crate) board: Option<&'a str>,
     pub(crate) event_id: Option<&'a str>,
     pub(crate) region: Option<&'a str>,
+    /// The text of a JSON object.
+    pub(crate) metadata: Option<&'a str>,
 }
 
 /// The time at which a score was earned, in the form that the row has it.
@@ -131,10 +134,10 @@ impl RowChecker<'_> {
     }
 
     /// The columns that are read: member, score and at, and the optional ones: board, event_id,
-    /// region.
-    pub(crate) fn columns(&self) -> [&str; 6] {
+    /// region, metadata.
+    pub(crate) fn columns(&self) -> [&str; 7] {
         let score = self.score_column();
-        ["member", score, "at", "board", "event_id", "region"]
+        ["member", score, "at", "board", "event_id", "region", "metadata"]
     }
 
     /// Checks that the file has the columns that it needs.
@@ -190,6 +193,8 @@ impl RowChecker<'_> {
         if at_ms > self.now_ms {
             bail!("at is in the future");
         }
+        let metadata = filled(fields.metadata).as_deref().map(Metadata::parse).transpose()?;
+        board.check_metadata(metadata.as_ref())?;
         let event_id = filled(fields.event_id);
         let event_id = event_id.unwrap_or_else(|| format!("import-{}-{line}", self.hash));
         let submission = Submission {
@@ -200,6 +205,7 @@ impl RowChecker<'_> {
             at_ms: Some(at_ms),
             event_id: Some(EventId::for_new(&event_id)?),
             segments: vec![],
+            metadata,
         };
         let region = filled(fields.region);
         if let Some(region) = &region

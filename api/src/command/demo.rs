@@ -172,6 +172,7 @@ async fn load(deployment: &Deployment, committers: &Committers) -> Result<Loaded
                 at_ms: Some(row.at * 1000 + moved_ms),
                 event_id,
                 segments: vec![],
+                metadata: None,
             };
             by_partition.entry(partition).or_default().push(submission);
         }

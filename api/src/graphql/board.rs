@@ -295,6 +295,11 @@ impl Board {
         self.0.row.self_submit
     }
 
+    /// True if scores may have metadata; fixed at creation.
+    async fn metadata(&self) -> bool {
+        self.0.board.has_metadata
+    }
+
     /// The windows of the board; "all" is always the first.
     async fn windows(&self) -> Vec<BoardWindow> {
         self.0.board.rules.shown().map(|window| BoardWindow::new(&self.0, window)).collect()

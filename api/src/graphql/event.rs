@@ -12,6 +12,7 @@ use entity::board as board_row;
 use entity::history::{commit, score_event};
 use ranking::board::Board as RankingBoard;
 use ranking::commit::EventPlace;
+use ranking::metadata::Metadata;
 
 use super::board::{self, Board};
 use super::member::Member;
@@ -20,7 +21,7 @@ use super::request::{app, state};
 use super::submission::ScoreInput;
 use super::types::connection::{Connection, Page, PageCursor};
 use super::types::global_id::GlobalId;
-use super::types::scalar::{DateTime, Decimal};
+use super::types::scalar::{DateTime, Decimal, Json};
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
 
@@ -92,6 +93,11 @@ impl ScoreEvent {
         self.row.event_id.as_deref()
     }
 
+    /// The metadata of the score; null if it has none.
+    async fn metadata(&self) -> Option<Json> {
+        self.row.metadata.as_deref().map(|text| Json(Metadata::stored(text)))
+    }
+
     /// True if the event was voided. An event before a removal does not count either, but this
     /// stays false.
     async fn voided(&self) -> bool {
@@ -130,6 +136,7 @@ impl ScoreEvent {
             void_seq: None,
             void_index: None,
             salt: vec![],
+            metadata: score.metadata().map(|Json(metadata)| metadata.to_string()),
         };
         Ok(Self { board: board.clone(), row, accepted_at_ms, voided: false })
     }

@@ -76,6 +76,9 @@ const ROWS_SKIPPED: u64 = 20;
 /// The most points of the rows before a position: one alone is never refused.
 const POSITION_MAX: u64 = 400_000;
 
+/// The metadata of an entry: its parts of some SELECTs and of a look into the log.
+const METADATA: u64 = 60;
+
 /// A period that is counted, in each shard.
 const PERIOD: u64 = 2;
 
@@ -87,6 +90,7 @@ const REPEATED: u64 = 1;
 pub(crate) enum LookUp<'a> {
     Size(&'a StandingsId),
     Entry(&'a StandingsId, &'a MemberId),
+    Metadata(&'a StandingsId, &'a MemberId),
     Page(&'a StandingsId, u64, usize),
     Around(&'a StandingsId, &'a MemberId, usize, usize),
     FriendRanking(&'a StandingsId, &'a MemberId),
@@ -167,6 +171,11 @@ pub(crate) fn entries(read: &Standings, members: usize) -> u64 {
 /// The entries before a key, counted together with others.
 pub(crate) fn count(read: &Standings) -> u64 {
     COUNT * (1 + shards(read))
+}
+
+/// An entry's metadata, looked up together with those of others.
+pub(crate) fn metadata() -> u64 {
+    METADATA
 }
 
 /// A page of up to `limit` entries from a position on.

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 use super::board::input::no_board;
 use super::price;
 use super::request::{RequestState, app, state};
-use super::types::scalar::{DateTime, Decimal, OfItem};
+use super::types::scalar::{DateTime, Decimal, Json, OfItem};
 use crate::access::{Principal, Scope};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
@@ -80,6 +80,10 @@ pub struct ScoreInput {
     /// the server's deduplication window (24 hours by default), so a score with an id is safe to
     /// send again.
     pub(crate) event_id: Option<String>,
+    /// A small JSON object that is kept with the score, such as the id of a replay: at most 1,024
+    /// bytes as compact JSON, at most 8 deep. Entries that the score makes show it. Only for a
+    /// board that was created with `metadata`.
+    metadata: Option<OfItem<Json>>,
 }
 
 impl ScoreInput {
@@ -93,6 +97,12 @@ impl ScoreInput {
         let raw = ranking::score::parse(&decimal.0, board.board.rules.decimals)?;
         let at_ms = self.at_ms().map_or(accepted_at_ms, |at_ms| at_ms.min(accepted_at_ms));
         Ok((raw, at_ms))
+    }
+
+    /// Its metadata, if a client gave some that can be read.
+    pub(crate) fn metadata(&self) -> Option<&Json> {
+        let OfItem(metadata) = self.metadata.as_ref()?;
+        metadata.as_ref().ok()
     }
 
     /// The time when it was earned, in Unix milliseconds, if a client gave one that can be read.
@@ -304,6 +314,11 @@ fn read(
     let decimal = score.score.0.as_ref();
     let Decimal(decimal) =
         decimal.map_err(|message| Error::bad_input(message.clone()).at("score"))?;
+    if let Some(OfItem(Err(message))) = &score.metadata {
+        return Err(Error::bad_input(message.clone()).at("metadata"));
+    }
+    let metadata = score.metadata().map(|Json(metadata)| metadata.clone());
+    board.board.check_metadata(metadata.as_ref()).map_err(of("metadata"))?;
     let event_id = score.event_id.as_deref().map(EventId::for_new).transpose();
     Ok(Submission {
         board: board.board.clone(),
@@ -312,6 +327,7 @@ fn read(
         at_ms,
         event_id: event_id.map_err(of("eventId"))?,
         segments: segments.of_member(&score.member)?,
+        metadata,
         report: Report::Nothing,
     })
 }

@@ -197,6 +197,7 @@ mod tests {
             kind: EventKind::Removal,
             event_id: None,
             segments: vec![],
+            metadata: None,
         };
         Commit {
             seq,

@@ -131,7 +131,8 @@ fn kib(submissions: &[Submission]) -> u64 {
     let bytes = submissions.iter().map(|submission| {
         let id = submission.event_id.as_ref().map_or(0, |id| id.as_str().len());
         let segments: usize = submission.segments.iter().map(|segment| segment.len() + 24).sum();
-        size_of::<Submission>() + submission.member.as_str().len() + id + segments
+        let metadata = submission.metadata.as_ref().map_or(0, |metadata| metadata.as_str().len());
+        size_of::<Submission>() + submission.member.as_str().len() + id + segments + metadata
     });
     bytes.sum::<usize>().div_ceil(1024) as u64
 }

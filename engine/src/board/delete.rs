@@ -16,7 +16,7 @@ use sea_orm::{
 
 use crate::deployment::Deployment;
 use crate::{reshard, seal};
-use entity::archive::{archive_file, archive_mark};
+use entity::archive::{archive_file, archive_mark, archived_metadata};
 use entity::board;
 use entity::error::Result;
 use entity::history::{commit, dead_letter, score_event};
@@ -116,6 +116,10 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
     by_member::delete(db, STANDING, &of_board, "TRUE").await?;
     by_member::delete_archived(db, Some(no.0), "TRUE").await?;
     purge_events(db, no).await?;
+    archived_metadata::Entity::delete_many()
+        .filter(archived_metadata::Column::BoardNo.eq(no.0))
+        .exec(db)
+        .await?;
     archive_mark::Entity::delete_many()
         .filter(archive_mark::Column::BoardNo.eq(no.0))
         .exec(db)

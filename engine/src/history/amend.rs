@@ -232,6 +232,7 @@ impl Amending {
             kind,
             event_id: None,
             segments: vec![],
+            metadata: None,
         };
         let commit = tail.head.next(rand::random(), now_ms, vec![event.clone()]);
         let place = EventPlace { partition: partition.no, seq: commit.seq, index: 0 };

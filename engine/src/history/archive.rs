@@ -3,7 +3,8 @@
 //!
 //! 1. `close` records in the board's row and in marks up to where events are archived. It then
 //!    makes a commit in each partition; from there on, events up to the mark cannot be voided.
-//! 2. The archive job writes files, and `stage` stores the sums of their events.
+//! 2. The archive job writes files, `stage` stores the sums of their events, and `stage_metadata`
+//!    what SQL keeps of them for the metadata of entries.
 //! 3. `decide` makes both part of the history in one transaction: readers use files up to the mark,
 //!    and `score_event` after it.
 //! 4. `drop_events` deletes the rows that readers no longer use.
@@ -18,13 +19,13 @@ use std::collections::BTreeMap;
 use ranking::id::{BoardNo, PartitionNo};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict};
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, QueryFilter,
-    QueryOrder, QuerySelect,
+    ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait,
+    IntoActiveModel, QueryFilter, QueryOrder, QuerySelect,
 };
 
 use crate::deployment::Deployment;
 use entity::archive::archive_file::State;
-use entity::archive::{archive_file, archive_mark, archived_entry, commit_file};
+use entity::archive::{archive_file, archive_mark, archived_entry, archived_metadata, commit_file};
 use entity::board;
 use entity::error::Result;
 use entity::history::{commit, dead_letter, score_event};
@@ -192,6 +193,18 @@ pub async fn stage(
     )
     .await?;
     Ok(transaction.commit().await?)
+}
+
+/// Stores what SQL keeps of archived events for the metadata of entries. Until the decision these
+/// are copies of what the events' own rows have.
+pub async fn stage_metadata(
+    deployment: &Deployment,
+    rows: Vec<archived_metadata::Model>,
+) -> Result<()> {
+    let rows = rows.into_iter().map(IntoActiveModel::into_active_model).collect();
+    let replace = Some(archived_metadata::replace());
+    insert_chunked::<archived_metadata::Entity, _>(&deployment.db, rows, replace).await?;
+    Ok(())
 }
 
 /// Deletes the rows of a file's events in bounded steps, then records that they are gone. Returns

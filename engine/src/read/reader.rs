@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::fallback::Fallback;
 use super::in_sql::SqlStandings;
+use super::log_tails::LogTails;
 use super::sealed;
 use crate::deployment::Deployment;
 use crate::deployment::redis_health::RECOVERY_WAIT;
@@ -39,6 +40,8 @@ pub struct Reader {
     timeout: Duration,
     /// The standings in SQL that answer while Redis is away; `None` if none do.
     pub(super) fallback: Option<Arc<Fallback>>,
+    /// The ends of the logs, for the metadata of entries.
+    pub(super) tails: Arc<LogTails>,
 }
 
 impl Reader {
@@ -46,7 +49,7 @@ impl Reader {
     /// or a board to have moved.
     pub fn new(deployment: &Deployment, timeout: Duration) -> Self {
         let (deployment, store) = (deployment.clone(), deployment.store.for_reads());
-        Self { deployment, store, timeout, fallback: None }
+        Self { deployment, store, timeout, fallback: None, tails: Arc::default() }
     }
 
     /// The same reader, which reads from SQL while Redis is away. Clones share what SQL told.

@@ -6,10 +6,12 @@ use ranking::board::Board;
 use ranking::commit::content::{Leaf, leaf};
 use ranking::commit::{Commit, Event, EventKind, EventPlace};
 use ranking::id::{BoardNo, EventId, MemberId, PartitionNo};
+use ranking::metadata::Metadata;
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{Condition, Order, QueryOrder, QuerySelect};
 
+use crate::history::segments;
 use crate::sql::first_rows;
 
 /// The kind of an event.
@@ -66,6 +68,8 @@ pub struct Model {
     pub void_index: Option<i32>,
     /// The salt of its leaf.
     pub salt: Vec<u8>,
+    /// The metadata of a score, as JSON.
+    pub metadata: Option<String>,
 }
 
 no_relations!();
@@ -99,6 +103,7 @@ impl Model {
             kind,
             event_id: self.event_id.as_deref().map(EventId::new).transpose()?,
             segments: self.segments()?,
+            metadata: self.metadata.as_deref().map(Metadata::stored),
         })
     }
 
@@ -121,11 +126,7 @@ impl Model {
     /// # Errors
     /// `Corrupt` if they are not a JSON array of texts.
     pub fn segments(&self) -> ranking::Result<Vec<String>> {
-        if self.segments == "[]" {
-            return Ok(vec![]);
-        }
-        serde_json::from_str(&self.segments)
-            .map_err(|error| ranking::Error::Corrupt(format!("an event's segments: {error}")))
+        segments::of(&self.segments)
     }
 
     /// Its leaf in a commit whose content has this version.
@@ -159,21 +160,18 @@ impl Model {
             at_ms,
             at_sent,
             event_id: event.event_id.as_ref().map(ToString::to_string),
-            segments: segments_text(&event.segments),
+            segments: segments::text(&event.segments),
             void_partition: target.map(|target| target.partition.into()),
             void_seq: target.map(|target| target.seq as i64),
             void_index: target.map(|target| target.index as i32),
             salt: commit.salt(index).to_vec(),
+            metadata: event.metadata.as_ref().map(ToString::to_string),
         }
     }
 }
 
-/// Segments as JSON, the form of the column.
-pub fn segments_text(segments: &[String]) -> String {
-    serde_json::to_string(segments).expect("texts have a JSON form")
-}
-
-fn place(partition: i32, seq: i64, index: i32) -> Option<EventPlace> {
+/// The place in history that columns hold.
+pub(crate) fn place(partition: i32, seq: i64, index: i32) -> Option<EventPlace> {
     Some(EventPlace {
         partition: PartitionNo(partition.try_into().ok()?),
         seq: seq.try_into().ok()?,

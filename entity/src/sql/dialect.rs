@@ -193,12 +193,12 @@ pub fn add_to_each(
 pub fn mixed(backend: DbBackend, texts: &[&str]) -> String {
     match backend {
         DbBackend::Postgres => {
-            let texts = texts.iter().map(|text| format!(r#""{text}" || ' ' || "#));
+            let texts = texts.iter().map(|text| format!(r#"COALESCE("{text}", '') || ' ' || "#));
             let texts: String = texts.collect();
             format!(r#"(CAST(hashtext({texts}"member") AS BIGINT) & 65535)"#)
         }
         DbBackend::MySql => {
-            let texts = texts.iter().map(|text| format!(r#""{text}", ' ', "#));
+            let texts = texts.iter().map(|text| format!(r#"COALESCE("{text}", ''), ' ', "#));
             let texts: String = texts.collect();
             integer(backend, &format!(r#"CRC32(CONCAT({texts}"member")) & 65535"#))
         }
@@ -219,7 +219,7 @@ fn mixed_by_letters(texts: &[&str]) -> String {
         letter("member", -3, 131_071),
     ];
     for text in texts {
-        parts.push(format!(r#"length("{text}") * 257"#));
+        parts.push(format!(r#"COALESCE(length("{text}"), 0) * 257"#));
         parts.push(letter(text, -3, 16_381));
     }
     format!("(({}) & 65535)", parts.join(" + "))

@@ -112,6 +112,10 @@ pub fn leaf(version: u8, salt: &[u8], event: &Event) -> Result<Leaf> {
     for segment in &event.segments {
         text(&mut bytes, segment);
     }
+    // The bytes before say where they end, so that an event without metadata is as it always was.
+    if let Some(metadata) = &event.metadata {
+        text(&mut bytes, metadata.as_str());
+    }
     Ok(Sha256::digest(&bytes).into())
 }
 
@@ -186,6 +190,7 @@ mod tests {
             kind,
             event_id: None,
             segments: vec![],
+            metadata: None,
         }
     }
 

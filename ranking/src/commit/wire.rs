@@ -6,6 +6,7 @@ use super::content::{from_hex, to_hex};
 use super::{Commit, Event, EventKind, EventPlace};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, EventId, MemberId, PartitionNo};
+use crate::metadata::Metadata;
 
 /// The wire form of a commit: one JSON text in the field `c` of a stream entry. Names are short, as
 /// a log has many.
@@ -44,9 +45,23 @@ struct EventWire {
     id: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     seg: Vec<String>,
+    /// The metadata, as a text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    md: Option<String>,
 }
 
+/// The version of a commit none of whose events has metadata.
 const WIRE_VERSION: u8 = 2;
+
+/// The version of the others: programs from before metadata leave them to later ones.
+const WIRE_VERSION_OF_METADATA: u8 = 3;
+
+fn wire_version(events: &[Event]) -> u8 {
+    match events.iter().any(|event| event.metadata.is_some()) {
+        true => WIRE_VERSION_OF_METADATA,
+        false => WIRE_VERSION,
+    }
+}
 
 /// The part of a commit's text that every version has.
 #[derive(Deserialize)]
@@ -63,7 +78,7 @@ impl Commit {
     pub fn to_log(&self) -> String {
         let ev = self.events.iter().map(EventWire::from).collect();
         let wire = CommitWire {
-            v: WIRE_VERSION,
+            v: wire_version(&self.events),
             id: self.id.clone(),
             parent: self.parent.clone(),
             at: self.accepted_at_ms,
@@ -78,7 +93,8 @@ impl Commit {
     /// this version, or of no program of Laurel.
     pub fn other_version(text: &str) -> Option<u64> {
         let wire: AnyWire = serde_json::from_str(text).ok()?;
-        Some(wire.v).filter(|version| *version != u64::from(WIRE_VERSION))
+        let own = u64::from(WIRE_VERSION)..=u64::from(WIRE_VERSION_OF_METADATA);
+        Some(wire.v).filter(|version| !own.contains(version))
     }
 
     /// Reads its text in the log, and checks that its id follows from its content.
@@ -88,9 +104,9 @@ impl Commit {
     pub fn from_log(seq: u64, text: &str) -> Result<Self> {
         let wire: CommitWire = serde_json::from_str(text)
             .map_err(|error| Error::corrupt(format!("log entry {seq}: {error}")))?;
-        if wire.v != WIRE_VERSION {
+        if !(WIRE_VERSION..=WIRE_VERSION_OF_METADATA).contains(&wire.v) {
             return Err(Error::corrupt(format!(
-                "log entry {seq} has version {}; this program reads {WIRE_VERSION}",
+                "log entry {seq} has version {}; this program reads {WIRE_VERSION} and {WIRE_VERSION_OF_METADATA}",
                 wire.v
             )));
         }
@@ -145,6 +161,7 @@ impl From<&Event> for EventWire {
             sent,
             id,
             seg: event.segments.clone(),
+            md: event.metadata.as_ref().map(ToString::to_string),
         }
     }
 }
@@ -172,6 +189,7 @@ impl EventWire {
             kind,
             event_id: self.id.as_deref().map(EventId::new).transpose()?,
             segments: self.seg,
+            metadata: self.md.as_deref().map(Metadata::stored),
         })
     }
 }
@@ -232,8 +250,13 @@ mod tests {
     fn an_entry_of_another_version_is_told_from_a_foreign_one() {
         let text = root().next([7; 32], 5, vec![]).to_log();
         assert_eq!(Commit::other_version(&text), None);
-        let later = text.replacen(r#""v":2"#, r#""v":3,"new":[]"#, 1);
-        assert_eq!(Commit::other_version(&later), Some(3));
+        let with_metadata =
+            Event::from_text(r#"{"b":1,"g":1,"m":"ann","s":1,"t":1,"md":"{}"}"#).unwrap();
+        let with_metadata = root().next([7; 32], 5, vec![with_metadata]).to_log();
+        assert!(with_metadata.contains(r#""v":3"#), "{with_metadata}");
+        assert_eq!(Commit::other_version(&with_metadata), None);
+        let later = text.replacen(r#""v":2"#, r#""v":4,"new":[]"#, 1);
+        assert_eq!(Commit::other_version(&later), Some(4));
         for foreign in ["", "{}", "null", r#"{"v":3}"#, r#"{"v":"3","id":"","parent":""}"#] {
             assert_eq!(Commit::other_version(foreign), None, "{foreign}");
         }

@@ -1,8 +1,10 @@
 //! Event ids: a partition's record of them, and the outcome of a repeated one.
 
+use crate::commit::content::{from_hex, to_hex};
 use crate::commit::{Event, EventKind};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, EventId, MemberId};
+use crate::metadata::{Metadata, MetadataHash};
 use crate::submission::Verdict;
 
 /// The field of an event id in a seen hash. Ids have no control characters, so a line feed
@@ -18,7 +20,9 @@ pub fn seen_entry(event: &Event, accepted_at_ms: i64, seq: u64) -> Option<(Strin
         return None;
     };
     let field = seen_field(event.board, &event.member, event.event_id.as_ref()?);
-    let seen = Seen { score, at_ms: at_sent.then_some(at_ms), accepted_at_ms, seq };
+    let at_ms = at_sent.then_some(at_ms);
+    let metadata = event.metadata.as_ref().map(Metadata::hash);
+    let seen = Seen { score, at_ms, accepted_at_ms, seq, metadata };
     Some((field, seen.to_text()))
 }
 
@@ -52,14 +56,15 @@ pub fn seen_is_of(value: &str, seq: u64, accepted_at_ms: i64) -> Result<bool> {
 /// another number of shards. SQL has the real one.
 pub const ELSEWHERE: u64 = 0;
 
-/// The record of an accepted event id: `<raw score> <at or -> <accepted at> <seq>`; the seq is 0 if
-/// another partition accepted it.
+/// The record of an accepted event id: `<raw score> <at or -> <accepted at> <seq>`, and the hash of
+/// its metadata if it has some; the seq is 0 if another partition accepted it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) score: i64,
     pub(crate) at_ms: Option<i64>,
     pub(crate) accepted_at_ms: i64,
     pub(crate) seq: u64,
+    pub(crate) metadata: Option<MetadataHash>,
 }
 
 impl Seen {
@@ -76,6 +81,10 @@ impl Seen {
                 at_ms,
                 accepted_at_ms: parts.next()?.parse().ok()?,
                 seq: parts.next()?.parse().ok()?,
+                metadata: match parts.next() {
+                    Some(hash) => Some(from_hex(hash)?.try_into().ok()?),
+                    None => None,
+                },
             })
         })();
         seen.ok_or_else(|| Error::corrupt(format!("{text:?} is not a record of an event id")))
@@ -83,18 +92,23 @@ impl Seen {
 
     pub(crate) fn to_text(self) -> String {
         let at = self.at_ms.map_or_else(|| "-".to_owned(), |at_ms| at_ms.to_string());
-        format!("{} {at} {} {}", self.score, self.accepted_at_ms, self.seq)
+        let mut text = format!("{} {at} {} {}", self.score, self.accepted_at_ms, self.seq);
+        if let Some(hash) = self.metadata {
+            text.push(' ');
+            text.push_str(&to_hex(&hash));
+        }
+        text
     }
 
     pub(crate) fn verdict_on(&self, again: &Self) -> Verdict {
         // The first submission's time was capped at its acceptance; a repeated time is capped
         // alike.
         let at_ms = again.at_ms.map(|at_ms| at_ms.min(self.accepted_at_ms));
-        if (self.score, self.at_ms) == (again.score, at_ms) {
+        if (self.score, self.at_ms, self.metadata) == (again.score, at_ms, again.metadata) {
             return Verdict::Duplicate { seq: self.seq };
         }
         Verdict::Rejected(Error::EventIdConflict(
-            "invalid eventId: it was accepted with another score or time: expected the same content for the same id"
+            "invalid eventId: it was accepted with another score, time or metadata: expected the same content for the same id"
                 .to_owned(),
         ))
     }

@@ -17,7 +17,7 @@ const PAGE: &str = "
             totalCount pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
             nodes {
                 rank competition: rank(method: COMPETITION) dense: rank(method: DENSE) score
-                reachedAt percentile member { key }
+                reachedAt percentile metadata member { key }
             }
         }
     } } }";
@@ -189,5 +189,6 @@ fn row(node: &Value) -> Row {
         dense_rank: node["dense"].as_i64().unwrap(),
         reached_at: node["reachedAt"].as_str().map(str::to_owned),
         percentile: format!("{:.6}", node["percentile"].as_f64().unwrap()),
+        metadata: node["metadata"].as_object().map(|_| node["metadata"].to_string()),
     }
 }

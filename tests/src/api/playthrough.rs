@@ -88,18 +88,21 @@ async fn history_in_sql(api: &Api, history: &History, member: &str) -> Vec<Value
         seen[index]["id"].clone()
     };
     for (&number, event) in numbers.iter().zip(&seen) {
-        let (kind, score, event_id, voids) = match &history.items()[number] {
+        let (kind, score, event_id, metadata, voids) = match &history.items()[number] {
             Item::Score(event) => {
-                ("SCORE", Some(history.board.decimal(event.score)), event.id.clone(), Value::Null)
+                let score = history.board.decimal(event.score);
+                ("SCORE", Some(score), event.id.clone(), event.metadata.clone(), Value::Null)
             }
-            Item::Removal(_) => ("REMOVAL", None, None, Value::Null),
-            Item::Void(target) => ("VOID", None, None, id(target)),
+            Item::Removal(_) => ("REMOVAL", None, None, None, Value::Null),
+            Item::Void(target) => ("VOID", None, None, None, id(target)),
         };
-        let expected = json!([kind, score, event_id, voids, history.is_voided(number)]);
+        let metadata: Option<Value> = metadata.map(|text| serde_json::from_str(&text).unwrap());
+        let expected = json!([kind, score, event_id, metadata, voids, history.is_voided(number)]);
         let shown = json!([
             event["kind"],
             event["score"],
             event["eventId"],
+            event["metadata"],
             event["voids"],
             event["voided"]
         ]);

@@ -108,6 +108,7 @@ pub fn written(board: &Board, name: &str, batches: i64) -> Vec<Event> {
         score,
         at_ms: 1_761_440_400_000,
         id: None,
+        metadata: None,
     };
     (0..WRITTEN).map(event).collect()
 }

@@ -38,6 +38,7 @@ pub fn point(board: &Board, member: &str, event_id: Option<&str>) -> Submission 
         at_ms: None,
         event_id: event_id.map(|id| EventId::new(id).unwrap()),
         segments: vec![],
+        metadata: None,
     }
 }
 

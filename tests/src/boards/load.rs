@@ -43,12 +43,14 @@ impl Load {
             zone: "Australia/Lord_Howe",
             shards: [4, 1, 2][number % 3],
             windows: vec![Window::Hourly, Window::Daily],
+            metadata: false,
         };
         let event = |number: usize, rng: &mut StdRng| Event {
             member: format!("m{}", rng.random_range(0..60)),
             score: rng.random_range(-3..9),
             at_ms: 1_743_863_000_000 + rng.random_range(0..4) * 1_800_000,
             id: Some(format!("e{number}")),
+            metadata: None,
         };
         let mut batches: Vec<Vec<Event>> = vec![];
         for batch in 0..BATCHES {

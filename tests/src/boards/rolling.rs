@@ -145,6 +145,7 @@ impl World {
                     .or(rng.random_bool(0.2).then_some(now_ms + 900)),
                 event_id: Some(EventId::new(&self.ids.to_string()).unwrap()),
                 segments: pick(rng, segments).iter().map(ToString::to_string).collect(),
+                metadata: None,
             };
             let partition = partitions.of_member(&self.board, &member);
             batches.entry(partition).or_default().push((submission, name));

@@ -85,6 +85,8 @@ pub fn every_game(rng: &mut StdRng, shards: u16, range: Range, events: usize) ->
                     max: if range == Range::Wide { 100_000 } else { 4 },
                     zone,
                     shards,
+                    // The time in a key leads to the event of an entry.
+                    metadata: tie_break != "MEMBER",
                 };
                 let events = random_events(rng, &board, range, around, events);
                 games.push(Game { board, events });
@@ -110,7 +112,10 @@ fn random_events(
         {
             let mut again = again.clone();
             if range == Range::Narrow && rng.random_bool(0.2) {
-                again.score += 1;
+                match again.metadata.take() {
+                    None => again.score += 1,
+                    Some(_) => again.metadata = Some(r#"{"r":"other"}"#.to_owned()),
+                }
             }
             events.push(again);
             continue;
@@ -125,9 +130,17 @@ fn random_events(
             score: rng.random_range(-3..=4),
             at_ms: around_ms + MINUTES.choose(rng).unwrap() * 60_000 + tick,
             id: rng.random_bool(0.6).then(|| format!("e{number}")),
+            metadata: metadata(rng, board),
         });
     }
     events
+}
+
+/// The metadata of an event: few, so that ties abound.
+fn metadata(rng: &mut StdRng, board: &Board) -> Option<String> {
+    let number = rng.random_range(0..4);
+    (board.metadata && rng.random_bool(0.7))
+        .then(|| format!(r#"{{"r":[{number},{{"ü":null}}],"s":"'\\\n"}}"#))
 }
 
 /// Events in batches of random sizes.

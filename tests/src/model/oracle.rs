@@ -23,6 +23,7 @@ pub struct Board {
     pub zone: &'static str,
     pub shards: u16,
     pub windows: Vec<Window>,
+    pub metadata: bool,
 }
 
 impl Default for Board {
@@ -40,6 +41,7 @@ impl Default for Board {
             zone: "UTC",
             shards: 1,
             windows: vec![],
+            metadata: false,
         }
     }
 }
@@ -51,6 +53,8 @@ pub struct Event {
     pub score: i64,
     pub at_ms: i64,
     pub id: Option<String>,
+    /// As canonical JSON.
+    pub metadata: Option<String>,
 }
 
 /// The expected outcome of a submission.
@@ -72,6 +76,8 @@ pub struct Row {
     pub reached_at: Option<String>,
     /// With six decimals.
     pub percentile: String,
+    /// As canonical JSON.
+    pub metadata: Option<String>,
 }
 
 /// A board and the events it accepted, in any order.
@@ -91,7 +97,7 @@ impl Board {
         let mut input = json!({
             "slug": self.slug, "direction": self.direction, "policy": self.policy, "tieBreak": self.tie_break,
             "decimals": self.decimals, "minScore": self.decimal(self.min), "maxScore": self.decimal(self.max),
-            "timeZone": self.zone, "shards": self.shards, "windows": windows,
+            "timeZone": self.zone, "shards": self.shards, "windows": windows, "metadata": self.metadata,
         });
         if self.tie_break != "MEMBER" {
             input["tieBreakResolutionMs"] = self.tick_ms.into();
@@ -111,9 +117,11 @@ impl Board {
     /// The input of a submission.
     pub fn score_input(&self, event: &Event) -> Value {
         let at = Timestamp::from_millisecond(event.at_ms).unwrap().to_string();
+        let metadata = event.metadata.as_deref();
+        let metadata: Option<Value> = metadata.map(|text| serde_json::from_str(text).unwrap());
         json!({
             "member": event.member, "score": self.decimal(event.score), "at": at,
-            "eventId": event.id,
+            "eventId": event.id, "metadata": metadata,
         })
     }
 
@@ -160,6 +168,25 @@ impl Board {
                 (best(&mut last.map(|(score, _)| score)), latest)
             }
         }
+    }
+}
+
+impl Board {
+    /// The metadata of the event that made an entry of these events: one with metadata, with the
+    /// entry's tick and, but for SUM, its score. BEST: the earliest of them, else the latest; of
+    /// the same millisecond the smallest text.
+    fn made_by(&self, events: &[&Event], (score, tick): (i64, i64)) -> Option<String> {
+        let made = |event: &&&Event| {
+            let at_that_tick = event.at_ms.div_euclid(self.tick_ms) == tick;
+            at_that_tick && (self.policy == "SUM" || event.score == score)
+        };
+        let order = |event: &&Event| match self.policy {
+            "BEST" => event.at_ms,
+            _ => -event.at_ms,
+        };
+        let with = events.iter().filter(made).filter(|event| event.metadata.is_some());
+        let makers = with.map(|event| (order(event), event.metadata.clone().unwrap()));
+        makers.min().map(|(_, metadata)| metadata)
     }
 }
 
@@ -245,10 +272,8 @@ impl Oracle {
     }
 
     fn rows(&self, members: BTreeMap<&str, Vec<&Event>>) -> Vec<Row> {
-        let mut held: Vec<(&str, (i64, i64))> = members
-            .into_iter()
-            .map(|(member, events)| (member, self.board.holding(&events)))
-            .collect();
+        let mut held: Vec<(&str, (i64, i64))> =
+            members.iter().map(|(member, events)| (*member, self.board.holding(events))).collect();
         held.sort_by(|(member, (score, tick)), (other, (other_score, other_tick))| {
             let by_score = self.board.by_score(*score, *other_score);
             by_score
@@ -274,6 +299,7 @@ impl Oracle {
                     + 1,
                 reached_at: (self.board.tie_break != "MEMBER").then(|| format!("{reached:.3}")),
                 percentile: format!("{percentile:.6}"),
+                metadata: self.board.made_by(&members[member], (*score, *tick)),
             }
         };
         held.iter().enumerate().map(row).collect()

@@ -276,6 +276,7 @@ impl Shared {
             score: rng.random_range(-3..=9),
             at_ms: self.began_ms - age_ms,
             id: Some(id(number)),
+            metadata: None,
         }
     }
 

@@ -252,6 +252,7 @@ async fn history(world: &World) -> (Counts, usize) {
                     member: row.try_get_by_index(1).unwrap(),
                     score: row.try_get_by_index(2).unwrap(),
                     at_ms: row.try_get_by_index(3).unwrap(),
+                    metadata: None,
                 };
                 let number = world.load.number(event.id.as_deref().unwrap_or_default());
                 match number.filter(|&number| world.load.event(number) == event) {

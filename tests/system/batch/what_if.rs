@@ -90,6 +90,7 @@ async fn check(sql: Sql, shards: u16) {
             score: rng.random_range(-300..900),
             at_ms: 1000 * (now_s - rng.random_range(0..40 * 86_400)),
             id: None,
+            metadata: None,
         })
         .collect();
     for (number, [policy, tie_break, direction]) in (0..).zip(RULES) {
@@ -105,6 +106,7 @@ async fn check(sql: Sql, shards: u16) {
             zone: "America/St_Johns",
             shards,
             windows: ["daily", "weekly", "4d"].map(|name| name.parse().unwrap()).into(),
+            metadata: false,
         };
         let mut input = board.input();
         input["segmentBy"] = json!(["region"]);

@@ -127,6 +127,7 @@ async fn a_walk_goes_on_over_a_move() {
         score: 1 + number as i64 / 7,
         at_ms: now_ms() - 1000 * number as i64,
         id: None,
+        metadata: None,
     };
     let events: Vec<Event> = (0..60).map(event).collect();
     submit_events(&api, &board, &events).await;

@@ -147,6 +147,7 @@ async fn a_board_that_is_held_is_read_and_not_written() {
         score: number as i64 + 1,
         at_ms: now_ms(),
         id: Some(format!("e{number}")),
+        metadata: None,
     };
     let events: Vec<Event> = (0..20).map(event).collect();
     submit_events(&api, &board, &events).await;

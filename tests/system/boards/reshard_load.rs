@@ -36,6 +36,7 @@ async fn write(
                     score: rand::random_range(1..100),
                     at_ms: now_ms() - ago_ms,
                     id: Some(format!("{name}{number}")),
+                    metadata: None,
                 }
             })
             .collect();

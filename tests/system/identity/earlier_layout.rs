@@ -44,6 +44,7 @@ async fn filled(api: &Api) -> Oracle {
         score: number % 5,
         at_ms: 1_761_300_000_000 + number * 40_000_000,
         id: Some(format!("e{number}")),
+        metadata: None,
     };
     let mut oracle = Oracle::new(board);
     let events: Vec<Event> = (0..60).map(event).collect();

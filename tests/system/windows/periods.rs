@@ -68,6 +68,7 @@ async fn check_random(sql: Sql, shards: u16) {
             _ => 1_735_689_600_000 + rng.random_range(0..400) * 86_000_000,
         },
         id: None,
+        metadata: None,
     };
     let events: Vec<Event> = (0..120).map(|number| event(number, &mut rng)).collect();
     let mut oracle = Oracle::new(board.clone());
@@ -87,7 +88,13 @@ async fn check_random(sql: Sql, shards: u16) {
 
 /// A score at the end of summer time.
 fn in_october(member: &str) -> Event {
-    Event { member: member.to_owned(), score: 1, at_ms: 1_761_440_400_000, id: None }
+    Event {
+        member: member.to_owned(),
+        score: 1,
+        at_ms: 1_761_440_400_000,
+        id: None,
+        metadata: None,
+    }
 }
 
 /// Checks that a member leaves with the periods that are its own alone, and comes back with them.

@@ -84,8 +84,9 @@ fn event(line: &str) -> Result<score_event::Model> {
         void_partition: number(next()?)?,
         void_seq: number(next()?)?,
         void_index: number(next()?)?,
-        // No fold looks at it.
+        // No fold looks at these.
         salt: vec![],
+        metadata: None,
     };
     Ok(row)
 }

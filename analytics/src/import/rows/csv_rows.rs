@@ -18,7 +18,7 @@ pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
     let headers = reader.headers().with_context(|| format!("{file} has no header"))?.clone();
     let column = |name: &str| headers.iter().position(|header| header.trim() == name);
     rows.check_columns(|name| column(name).is_some())?;
-    let [member, score, at, board, event_id, region] = rows.columns().map(column);
+    let [member, score, at, board, event_id, region, metadata] = rows.columns().map(column);
     for record in reader.records() {
         let record = match record {
             Ok(record) => record,
@@ -41,6 +41,7 @@ pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
                 board: optional(board),
                 event_id: optional(event_id),
                 region: optional(region),
+                metadata: optional(metadata),
             })
         };
         let line = record.position().map_or(0, csv::Position::line);

@@ -47,6 +47,7 @@ struct Texts {
     board: Option<String>,
     event_id: Option<String>,
     region: Option<String>,
+    metadata: Option<String>,
 }
 
 impl Texts {
@@ -83,6 +84,11 @@ impl Texts {
             board: optional("board")?,
             event_id: optional("event_id")?,
             region: optional("region")?,
+            // An object, or the text of one.
+            metadata: match object.get("metadata").map(|value| value.get()) {
+                None | Some("null") => None,
+                Some(value) => Some(text(value).unwrap_or_else(|| value.to_owned())),
+            },
         })
     }
 
@@ -94,6 +100,7 @@ impl Texts {
             board: self.board.as_deref(),
             event_id: self.event_id.as_deref(),
             region: self.region.as_deref(),
+            metadata: self.metadata.as_deref(),
         }
     }
 }

@@ -44,13 +44,15 @@ pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
         reader.set_metadata(metadata.clone());
         let frame = reader.finish().with_context(|| cannot.clone())?;
         let column = |name: &str| frame.column(name).ok();
-        let columns = ["member", &score_column, "at", "board", "event_id", "region"].map(column);
+        let columns = ["member", &score_column, "at", "board", "event_id", "region", "metadata"];
+        let columns = columns.map(column);
         for row in 0..frame.height() {
             let values = columns.map(|column| match column {
                 Some(column) => column.get(row),
                 None => Ok(AnyValue::Null),
             });
-            let [Ok(member), Ok(score), Ok(at), Ok(board), Ok(event_id), Ok(region)] = &values
+            let [Ok(member), Ok(score), Ok(at), Ok(board), Ok(event_id), Ok(region), Ok(metadata)] =
+                &values
             else {
                 bail!("{cannot}: a column is shorter than the others");
             };
@@ -65,6 +67,7 @@ pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
                     board: board.get_str(),
                     event_id: event_id.get_str(),
                     region: region.get_str(),
+                    metadata: metadata.get_str(),
                 })
             });
             rows.take(line, fields)?;

@@ -11,6 +11,7 @@ use entity::board::windows_text;
 use ranking::board::admission::Admission;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::id::check_slug;
+use ranking::metadata;
 use ranking::score::DECIMALS_MAX;
 use ranking::shown;
 use ranking::submission::REGION;
@@ -83,6 +84,10 @@ pub struct CreateBoardInput {
     /// True if a member's own token may submit that member's scores.
     #[graphql(default_with = "Some(false)")]
     self_submit: Option<bool>,
+    /// True if scores may have metadata, which entries then show. Not with tie-break MEMBER. It
+    /// cannot be changed later.
+    #[graphql(default_with = "Some(false)")]
+    metadata: Option<bool>,
     /// The windows besides "all".
     #[graphql(default_with = "Some(vec![])")]
     windows: Option<Vec<WindowInput>>,
@@ -365,6 +370,10 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
     row.windows = windows_text(&board::first_windows(&rules, &retained));
     row.visibility = input.visibility.unwrap_or(Visibility::Public).into();
     row.self_submit = input.self_submit.unwrap_or(false);
+    row.metadata = input.metadata.unwrap_or(false);
+    if row.metadata {
+        metadata::check_rules(&rules).map_err(|error| Error::from(error).at("metadata"))?;
+    }
     row.segment_by = serde_json::to_string(&segment_by).expect("texts have a JSON form");
     let lateness_seconds = match input.max_lateness_seconds {
         MaybeUndefined::Undefined => row.self_submit.then_some(LATENESS_SELF_SUBMIT_SECONDS),

@@ -13,8 +13,8 @@ use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::EntryCursor;
 use crate::graphql::types::global_id::GlobalId;
-use crate::graphql::types::scalar::{DateTime, Decimal, int};
-use crate::loader::{Bound, Found};
+use crate::graphql::types::scalar::{DateTime, Decimal, Json, int};
+use crate::loader::{Bound, EntryMaker, Found};
 
 /// How entries with equal scores share ranks.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +157,21 @@ impl Entry {
     /// go by member, as they do in decaying windows.
     async fn reached_at(&self) -> Option<DateTime> {
         self.shown_reached_at()
+    }
+
+    /// The metadata of the score that made the entry: with BEST, of the best one, and of equal ones
+    /// the earliest; with LATEST, of the latest one; with SUM, of the last one that was added. Null
+    /// if that score has none. It needs SQL: UNAVAILABLE while that does not answer.
+    async fn metadata(&self, ctx: &Context<'_>) -> Result<Option<Json>> {
+        let Standings { board, read, .. } = &self.standings;
+        if !board.board.has_metadata {
+            return Ok(None);
+        }
+        let look_up = LookUp::Metadata(&read.id, &self.member);
+        price::pay(state(ctx), look_up, price::metadata())?;
+        let key = (self.member.clone(), self.found.key);
+        let of = EntryMaker { board: board.clone(), standings: read.clone(), key };
+        Ok(state(ctx).loaders.metadata(of).await?.map(Json))
     }
 
     /// The page cursor of the entry, for `after` and `before` of `top`.

@@ -1,10 +1,11 @@
-//! Scalars: exact decimals and instants.
+//! Scalars: exact decimals, instants and JSON objects.
 
 use std::borrow::Cow;
 
 use async_graphql::registry::Registry;
 use async_graphql::{InputType, InputValueError, InputValueResult, Scalar, ScalarType, Value};
 use jiff::Timestamp;
+use ranking::metadata::{METADATA_BYTES_MAX, Metadata, too_long};
 use ranking::shown;
 use ranking::text::is_presentable;
 
@@ -27,6 +28,11 @@ pub struct Decimal(pub String);
 /// Accepted with any offset; "T" separates date and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DateTime(pub i64);
+
+/// A JSON object of at most 1,024 bytes as compact JSON, whose objects and lists are at most 8
+/// deep. Sent with the keys of every object in the order of their bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Json(pub Metadata);
 
 /// A scalar that is read from a value, or the reason why it cannot be.
 pub trait Readable: ScalarType + InputType + Send + Sync {
@@ -103,6 +109,40 @@ impl Readable for DateTime {
     }
 }
 
+impl Readable for Json {
+    fn read(value: &Value) -> std::result::Result<Self, String> {
+        // A value may have a megabyte, so it is measured before it is copied.
+        let mut left = METADATA_BYTES_MAX;
+        let metadata = match is_within(value, &mut left) {
+            true => value.clone().into_json().ok(),
+            false => return Err(too_long().to_string()),
+        };
+        let metadata = Metadata::new(&metadata.unwrap_or_default());
+        metadata.map(Self).map_err(|error| error.to_string())
+    }
+}
+
+/// True if the texts of a value and its parts have no more bytes than are left; takes them.
+fn is_within(value: &Value, left: &mut usize) -> bool {
+    let bytes = match value {
+        Value::String(text) => text.len(),
+        Value::List(items) => items.len(),
+        Value::Object(fields) => fields.len(),
+        _ => 1,
+    };
+    let Some(rest) = left.checked_sub(bytes) else { return false };
+    *left = rest;
+    match value {
+        Value::List(items) => items.iter().all(|item| is_within(item, left)),
+        Value::Object(fields) => fields.iter().all(|(key, value)| {
+            let rest = left.checked_sub(key.len());
+            *left = rest.unwrap_or_default();
+            rest.is_some() && is_within(value, left)
+        }),
+        _ => true,
+    }
+}
+
 impl Decimal {
     /// The decimal of a raw score.
     pub fn of(raw: i64, decimals: u8) -> Self {
@@ -141,6 +181,20 @@ impl ScalarType for DateTime {
     fn to_value(&self) -> Value {
         let instant = Timestamp::from_millisecond(self.0).unwrap_or(Timestamp::UNIX_EPOCH);
         Value::String(format!("{instant:.3}"))
+    }
+}
+
+/// A JSON object of at most 1,024 bytes as compact JSON, whose objects and lists are at most 8
+/// deep. Sent with the keys of every object in the order of their bytes.
+#[Scalar(name = "JSON", specified_by_url = "https://www.rfc-editor.org/rfc/rfc8259")]
+impl ScalarType for Json {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        Self::read(&value).map_err(InputValueError::custom)
+    }
+
+    fn to_value(&self) -> Value {
+        let json = serde_json::from_str(self.0.as_str()).unwrap_or_default();
+        Value::from_json(json).unwrap_or_default()
     }
 }
 

@@ -8,7 +8,7 @@ use async_graphql::{Pos, ServerError, Value};
 use ranking::shown;
 
 use super::types::TYPES;
-use crate::graphql::types::scalar::{DateTime, Decimal, Readable};
+use crate::graphql::types::scalar::{DateTime, Decimal, Json, Readable};
 
 /// The input object whose scalars are judged with its item of a list: a bad one refuses that score
 /// and not the request.
@@ -83,6 +83,11 @@ pub fn fault(needed: &Type, value: &Value, path: &Path<'_>) -> Option<(String, S
         }
         // A single value stands for a list of one.
         (BaseType::List(item), value) => fault(item, value, path),
+        // A scalar that is an object.
+        (BaseType::Named(name), value) if *name == "JSON" => match path.is_of_item() {
+            true => None,
+            false => Some((path.to_string(), fault_of_scalar(name, value)?)),
+        },
         (BaseType::Named(_), Value::List(_)) => found("a list"),
         (BaseType::Named(name), Value::Object(fields)) => {
             let Some(inputs) = TYPES.input_object(name) else { return found("an object") };
@@ -115,13 +120,14 @@ pub fn fault_of_scalar(type_name: &str, value: &Value) -> Option<String> {
     match type_name {
         "Decimal" => Decimal::read(value).err(),
         "DateTime" => DateTime::read(value).err(),
+        "JSON" => Json::read(value).err(),
         _ => None,
     }
 }
 
 /// True for a scalar of ours.
 pub fn is_scalar_of_ours(type_name: &str) -> bool {
-    matches!(type_name, "Decimal" | "DateTime")
+    matches!(type_name, "Decimal" | "DateTime" | "JSON")
 }
 
 fn is_custom(of: &Type) -> bool {

@@ -1,0 +1,144 @@
+//! The events that may have made entries, wherever SQL has them: scores with metadata of some
+//! members and times, and the removals and voids that take events back.
+
+use ranking::commit::{Event, EventPlace};
+use ranking::id::BoardNo;
+use sea_orm::entity::prelude::*;
+use sea_orm::sea_query::{SelectStatement, UnionType};
+use sea_orm::{QueryOrder, QueryTrait, Select};
+
+use crate::archive::archived_metadata;
+use crate::history::score_event;
+
+/// The most members of one SELECT: SQLite takes 500 SELECTs in one.
+const MEMBERS_MAX: usize = 100;
+
+/// A member, and the times of the events that may have made its entry: from one instant until
+/// before another, in Unix milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemberTime<'a> {
+    /// The member.
+    pub member: &'a str,
+    /// The first millisecond.
+    pub from_ms: i64,
+    /// The millisecond after the last one.
+    pub until_ms: i64,
+}
+
+/// Events with their places in history.
+pub type Events = Vec<(EventPlace, Event)>;
+
+/// The scores with metadata of some members and times, in no order. Two SELECTs for each 100
+/// members; each finds its rows by an index.
+///
+/// # Errors
+/// `Corrupt` if a row holds a value that Laurel never writes.
+pub async fn with_metadata(
+    db: &impl ConnectionTrait,
+    board: BoardNo,
+    asked: &[MemberTime<'_>],
+) -> crate::Result<Events> {
+    let mut events = vec![];
+    for some in asked.chunks(MEMBERS_MAX) {
+        let selects = some.iter().map(|asked| {
+            use score_event::Column::{AtMs, BoardNo as No, Member, Metadata};
+            let of_member = score_event::Entity::find()
+                .filter(No.eq(board.0))
+                .filter(Member.eq(asked.member))
+                .filter(AtMs.gte(asked.from_ms))
+                .filter(AtMs.lt(asked.until_ms));
+            // The partial index has this condition.
+            of_member.filter(Metadata.is_not_null())
+        });
+        let rows: Vec<score_event::Model> = all_of(db, selects).await?;
+        for row in rows {
+            events.push((row.place()?, row.to_ranking()?));
+        }
+        let selects = some.iter().map(|asked| {
+            use archived_metadata::Column::{AtMs, BoardNo as No, Member};
+            archived_metadata::Entity::find()
+                .filter(No.eq(board.0))
+                .filter(Member.eq(asked.member))
+                .filter(AtMs.gte(asked.from_ms))
+                .filter(AtMs.lt(asked.until_ms))
+        });
+        let rows: Vec<archived_metadata::Model> = all_of(db, selects).await?;
+        for row in rows {
+            events.push(row.to_ranking()?);
+        }
+    }
+    Ok(events)
+}
+
+/// The removals and voids of some members, in no order. Two SELECTs for each 100 members.
+///
+/// # Errors
+/// As [`with_metadata`].
+pub async fn amendments(
+    db: &impl ConnectionTrait,
+    board: BoardNo,
+    members: &[&str],
+) -> crate::Result<Events> {
+    let mut events = vec![];
+    for some in members.chunks(MEMBERS_MAX) {
+        let some = some.iter().copied();
+        let rows = score_event::Entity::find()
+            .filter(score_event::Column::BoardNo.eq(board.0))
+            .filter(score_event::Column::Member.is_in(some.clone()))
+            .filter(score_event::Column::AtMs.is_null())
+            .all(db)
+            .await?;
+        for row in rows {
+            events.push((row.place()?, row.to_ranking()?));
+        }
+        let rows = archived_metadata::Entity::find()
+            .filter(archived_metadata::Column::BoardNo.eq(board.0))
+            .filter(archived_metadata::Column::Member.is_in(some))
+            .filter(archived_metadata::Column::AtMs.is_null())
+            .all(db)
+            .await?;
+        for row in rows {
+            events.push(row.to_ranking()?);
+        }
+    }
+    Ok(events)
+}
+
+/// The rows of several SELECTs in one: each of them is a range of an index on every database.
+async fn all_of<E: EntityTrait>(
+    db: &impl ConnectionTrait,
+    selects: impl Iterator<Item = Select<E>>,
+) -> Result<Vec<E::Model>, DbErr> {
+    let mut selects = selects.map(QueryTrait::into_query);
+    let Some(mut all) = selects.next() else { return Ok(vec![]) };
+    for select in selects {
+        SelectStatement::union(&mut all, UnionType::All, select);
+    }
+    let statement = db.get_database_backend().build(&all);
+    E::find().from_raw_sql(statement).all(db).await
+}
+
+/// The rows that SQL keeps of a partition's archived events of a board, in order: at most `limit`
+/// after a seq and index.
+pub async fn archived_after(
+    db: &impl ConnectionTrait,
+    (board, partition): (BoardNo, i32),
+    (seq, index): (i64, i32),
+    limit: u64,
+) -> Result<Vec<archived_metadata::Model>, DbErr> {
+    use archived_metadata::Column::{BoardNo as No, EventIndex, Partition, Seq};
+    use sea_orm::{Condition, QuerySelect};
+    let later = Condition::any()
+        .add(Seq.gt(seq))
+        .add(Condition::all().add(Seq.eq(seq)).add(EventIndex.gt(index)));
+    let rows = archived_metadata::Entity::find()
+        .filter(Partition.eq(partition))
+        // Redundant, but the key serves this condition.
+        .filter(Seq.gte(seq))
+        .filter(later)
+        .filter(No.eq(board.0))
+        .order_by_asc(Seq)
+        .order_by_asc(EventIndex)
+        .limit(limit);
+    rows.all(db).await
+}
