@@ -14,6 +14,7 @@ use ranking::board::{Added, Board};
 use ranking::id::BoardNo;
 use ranking::submission::segment_of;
 use ranking::window::Window;
+use ranking::window::calendar::{Calendar, Weekday};
 use ranking::window::seal::{NEVER_MS, RETAIN_MAX, Sealed};
 use sea_orm::entity::prelude::*;
 use serde::de::DeserializeOwned;
@@ -54,6 +55,10 @@ pub struct Model {
     pub max_score: i64,
     /// The IANA name of the time zone.
     pub time_zone: String,
+    /// The hour of the local clock at which days begin, 0 to 23.
+    pub reset_hour: i32,
+    /// The day with which weeks begin, from 1 for Monday to 7 for Sunday.
+    pub week_start: i32,
     /// The number of shards (S).
     pub shards: i32,
     /// Member attributes that the board has segments by, as a JSON array.
@@ -195,7 +200,7 @@ impl Model {
             decimals: self.decimals.try_into().map_err(|_| broken("number of decimals"))?,
             min: self.min_score,
             max: self.max_score,
-            zone: ranking::window::parse_zone(&self.time_zone)?,
+            calendar: self.calendar()?,
             shards: self.shards.try_into().map_err(|_| broken("number of shards"))?,
             windows,
         })?;
@@ -208,6 +213,18 @@ impl Model {
             added: Arc::new(added),
             layouts: Arc::new(self.layouts()?),
         })
+    }
+
+    /// The rules by which periods begin.
+    fn calendar(&self) -> ranking::Result<Calendar> {
+        let calendar = Calendar::of_zone(ranking::window::parse_zone(&self.time_zone)?);
+        let week_start = i8::try_from(self.week_start).ok();
+        let week_start = week_start.and_then(|day| Weekday::from_monday_one_offset(day).ok());
+        let week_start = week_start.ok_or_else(|| {
+            let text = format!("board {} has an invalid first day of the week", self.slug);
+            ranking::Error::Corrupt(text)
+        })?;
+        Ok(Calendar { week_start, ..calendar.reset_at(self.reset_hour)? })
     }
 
     /// The board's former numbers of shards, and whether a move to the present one is still under
@@ -250,7 +267,7 @@ impl Model {
 }
 
 /// The row of a new public board with these rules, still without a number; `time_zone` is the name
-/// of `rules.zone`.
+/// of its calendar's zone.
 pub fn of_rules(
     slug: &str,
     title: &str,
@@ -270,6 +287,8 @@ pub fn of_rules(
         min_score: rules.min,
         max_score: rules.max,
         time_zone: time_zone.to_owned(),
+        reset_hour: rules.calendar.reset_hour.into(),
+        week_start: rules.calendar.week_start.to_monday_one_offset().into(),
         shards: rules.shards.into(),
         segment_by: "[]".to_owned(),
         visibility: Visibility::Public,

@@ -4,6 +4,7 @@ mod found;
 mod m20261122_000001_tables;
 mod m20261123_000002_fallback_indexes;
 mod m20261123_000003_board_changes;
+mod m20261124_000004_board_calendar;
 mod statement;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000001_tables::Migration),
             Box::new(m20261123_000002_fallback_indexes::Migration),
             Box::new(m20261123_000003_board_changes::Migration),
+            Box::new(m20261124_000004_board_calendar::Migration),
         ]
     }
 }

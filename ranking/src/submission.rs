@@ -177,7 +177,7 @@ impl Periods {
         if let Some((_, period)) = last.filter(|(_, period)| period.is_present(at_ms)) {
             return Ok(period.clone());
         }
-        let period = window.period_at(at_ms, &board.rules.zone)?;
+        let period = window.period_at(at_ms, &board.rules.calendar)?;
         if known.len() >= PERIODS_MAX {
             known.clear();
         }

@@ -1,5 +1,6 @@
 //! Windows and their periods.
 
+mod calendars;
 mod changes;
 mod decay;
 mod local_time;

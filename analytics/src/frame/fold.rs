@@ -228,19 +228,23 @@ pub(crate) mod tests {
     use ranking::id::{BoardNo, MemberId};
     use ranking::score::rank_key::RankKey;
     use ranking::standings_id::StandingsId;
+    use ranking::window::calendar::{Calendar, Weekday};
     use std::collections::{BTreeMap, HashSet};
 
     pub(crate) fn boards() -> impl Strategy<Value = Board> {
         let zones =
             ["UTC", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu", "Europe/London"];
+        let calendars = (proptest::sample::select(zones.to_vec()), 0_i32..24, 1_i8..=7);
         let directions = prop_oneof![Just(Direction::HighFirst), Just(Direction::LowFirst)];
         let policies = prop_oneof![Just(Policy::Sum), Just(Policy::Best), Just(Policy::Latest)];
         let ties =
             prop_oneof![Just(TieBreak::Earliest), Just(TieBreak::Latest), Just(TieBreak::Member)];
-        (directions, policies, ties, proptest::sample::select(zones.to_vec())).prop_filter_map(
+        (directions, policies, ties, calendars).prop_filter_map(
             "LATEST needs a time",
-            |(direction, policy, tie_break, zone)| {
-                let zone = ranking::window::parse_zone(zone).unwrap();
+            |(direction, policy, tie_break, (zone, reset_hour, week_start))| {
+                let calendar = Calendar::of_zone(ranking::window::parse_zone(zone).unwrap());
+                let calendar = calendar.reset_at(reset_hour).unwrap();
+                let week_start = Weekday::from_monday_one_offset(week_start).unwrap();
                 let rolling = ["1d", "3h", "2d", "4d", "2w", "2mo"];
                 let rolling = rolling.map(|name| name.parse().unwrap());
                 let decaying = ["decay:1h", "decay:3d"].map(|name| name.parse().unwrap());
@@ -254,7 +258,7 @@ pub(crate) mod tests {
                     tie_break,
                     min: -500,
                     max: 500,
-                    zone,
+                    calendar: Calendar { week_start, ..calendar },
                     windows,
                     ..Default::default()
                 });

@@ -60,6 +60,26 @@ pub enum TieBreak {
     Member,
 }
 
+/// A day of the week.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "ranking::window::calendar::Weekday")]
+pub enum Weekday {
+    /// Monday.
+    Monday,
+    /// Tuesday.
+    Tuesday,
+    /// Wednesday.
+    Wednesday,
+    /// Thursday.
+    Thursday,
+    /// Friday.
+    Friday,
+    /// Saturday.
+    Saturday,
+    /// Sunday.
+    Sunday,
+}
+
 /// The clients that may read a board.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "entity::board::Visibility")]
@@ -233,6 +253,17 @@ impl Board {
     /// The IANA time zone in which periods begin.
     async fn time_zone(&self) -> &str {
         &self.0.row.time_zone
+    }
+
+    /// The hour of the local clock at which days begin, and weeks, months, quarters and years with
+    /// their first day; fixed at creation.
+    async fn reset_hour(&self) -> i32 {
+        self.0.row.reset_hour
+    }
+
+    /// The day with which weeks begin; fixed at creation.
+    async fn week_start(&self) -> Weekday {
+        self.0.board.rules.calendar.week_start.into()
     }
 
     /// The number of Redis sorted sets that the entries of each window and period are spread over.

@@ -200,7 +200,7 @@ async fn node(ctx: &Context<'_>, id: &str) -> crate::error::Result<Option<Node>>
         }
         GlobalId::Period(board, window, label) => match window_of(ctx, &board, &window).await? {
             Some((board, window)) => {
-                let period = window.period_named(&label, &board.board.rules.zone)?;
+                let period = window.period_named(&label, &board.board.rules.calendar)?;
                 Some(Period::new(&board, window, &period, state(ctx).now_ms).into())
             }
             None => None,

@@ -61,7 +61,7 @@ async fn stage_and_put(
     let replay = replay(partition, board, staged).await?;
     for change in replay.changes()? {
         let StandingsChange { id, entries, .. } = change;
-        let period = id.window.period_named(&id.period, &board.rules.zone)?;
+        let period = id.window.period_named(&id.period, &board.rules.calendar)?;
         let entries = entries.into_iter();
         let mut entries: Vec<(RankKey, MemberId)> =
             entries.filter_map(|(member, key)| Some((key?, member))).collect();

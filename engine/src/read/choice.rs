@@ -78,9 +78,9 @@ impl Choice {
         }
         check_segment(slug, segment_by, &self.segment)?;
         let period = match &self.period {
-            PeriodChoice::Present => window.period_at(now_ms, &rules.zone)?,
-            PeriodChoice::At(at_ms) => window.period_at(*at_ms, &rules.zone)?,
-            PeriodChoice::Label(label) => window.period_named(label, &rules.zone)?,
+            PeriodChoice::Present => window.period_at(now_ms, &rules.calendar)?,
+            PeriodChoice::At(at_ms) => window.period_at(*at_ms, &rules.calendar)?,
+            PeriodChoice::Label(label) => window.period_named(label, &rules.calendar)?,
         };
         if window.rolling().is_some() && period.present_from_ms > now_ms {
             let label = &period.label;

@@ -48,7 +48,7 @@ pub async fn wait_until_sealed(api: &Api, board: &Board) {
                 "slug": board.slug, "window": window.to_string(), "period": "1980-01-01",
             });
             let period =
-                window.period_at(400_000_000_000, &jiff::tz::TimeZone::get(board.zone).unwrap());
+                window.period_at(400_000_000_000, &board.calendar());
             let mut asked = asked;
             asked["period"] = json!(period.unwrap().label);
             let text = "

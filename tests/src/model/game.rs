@@ -5,6 +5,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use ranking::window::Window;
+use ranking::window::calendar::Weekday::{Monday, Saturday, Sunday};
 
 use crate::model::oracle::{Board, Event};
 
@@ -84,6 +85,8 @@ pub fn every_game(rng: &mut StdRng, shards: u16, range: Range, events: usize) ->
                     min: if range == Range::Wide { -100_000 } else { -2 },
                     max: if range == Range::Wide { 100_000 } else { 4 },
                     zone,
+                    reset_hour: *[0, 0, 2, 4, 23].choose(rng).unwrap(),
+                    week_start: *[Monday, Saturday, Sunday].choose(rng).unwrap(),
                     shards,
                 };
                 let events = random_events(rng, &board, range, around, events);

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
+use ranking::window::calendar::{Calendar, Weekday};
 use ranking::window::{Window, parse_zone};
 use serde_json::{Value, json};
 
@@ -21,6 +21,8 @@ pub struct Board {
     pub min: i64,
     pub max: i64,
     pub zone: &'static str,
+    pub reset_hour: i32,
+    pub week_start: Weekday,
     pub shards: u16,
     pub windows: Vec<Window>,
 }
@@ -38,6 +40,8 @@ impl Default for Board {
             min: 0,
             max: 1000,
             zone: "UTC",
+            reset_hour: 0,
+            week_start: Weekday::Monday,
             shards: 1,
             windows: vec![],
         }
@@ -78,7 +82,7 @@ pub struct Row {
 #[derive(Debug, Clone)]
 pub struct Oracle {
     pub board: Board,
-    zone: TimeZone,
+    calendar: Calendar,
     accepted: Vec<Event>,
     ids: BTreeSet<(String, String)>,
 }
@@ -91,12 +95,20 @@ impl Board {
         let mut input = json!({
             "slug": self.slug, "direction": self.direction, "policy": self.policy, "tieBreak": self.tie_break,
             "decimals": self.decimals, "minScore": self.decimal(self.min), "maxScore": self.decimal(self.max),
-            "timeZone": self.zone, "shards": self.shards, "windows": windows,
+            "timeZone": self.zone, "resetHour": self.reset_hour,
+            "weekStart": format!("{:?}", self.week_start).to_uppercase(),
+            "shards": self.shards, "windows": windows,
         });
         if self.tie_break != "MEMBER" {
             input["tieBreakResolutionMs"] = self.tick_ms.into();
         }
         input
+    }
+
+    /// The rules by which periods begin.
+    pub fn calendar(&self) -> Calendar {
+        let calendar = Calendar::of_zone(parse_zone(self.zone).unwrap());
+        Calendar { week_start: self.week_start, ..calendar.reset_at(self.reset_hour).unwrap() }
     }
 
     /// A raw score as a decimal.
@@ -166,8 +178,7 @@ impl Board {
 impl Oracle {
     /// A board without entries.
     pub fn new(board: Board) -> Self {
-        let zone = parse_zone(board.zone).unwrap();
-        Self { board, zone, accepted: vec![], ids: BTreeSet::new() }
+        Self { calendar: board.calendar(), board, accepted: vec![], ids: BTreeSet::new() }
     }
 
     /// A board for which just these events count.
@@ -224,7 +235,8 @@ impl Oracle {
         let held = self.held(|_| true);
         let of_window = held.into_keys().filter(|(of, _)| *of == window);
         let mut labels: Vec<String> = of_window.map(|(_, label)| label).collect();
-        let start_ms = |label: &String| window.period_named(label, &self.zone).unwrap().start_ms;
+        let start_ms =
+            |label: &String| window.period_named(label, &self.calendar).unwrap().start_ms;
         labels.sort_by_key(|label| std::cmp::Reverse(start_ms(label)));
         labels
     }
@@ -280,6 +292,6 @@ impl Oracle {
     }
 
     fn label(&self, window: Window, event: &Event) -> String {
-        window.period_at(event.at_ms, &self.zone).unwrap().label
+        window.period_at(event.at_ms, &self.calendar).unwrap().label
     }
 }

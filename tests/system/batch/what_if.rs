@@ -103,6 +103,8 @@ async fn check(sql: Sql, shards: u16) {
             min: -10_000_000,
             max: 10_000_000,
             zone: "America/St_Johns",
+            reset_hour: 4,
+            week_start: ranking::window::calendar::Weekday::Sunday,
             shards,
             windows: ["daily", "weekly", "4d"].map(|name| name.parse().unwrap()).into(),
         };

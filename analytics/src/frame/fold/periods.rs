@@ -16,11 +16,11 @@ pub(super) fn periods(
     let Some((first, last)) = span_ms else {
         return Ok(vec![]);
     };
-    let mut periods = vec![window.period_at(first, &board.rules.zone)?];
+    let mut periods = vec![window.period_at(first, &board.rules.calendar)?];
     while let Some(end_ms) =
         periods.last().and_then(|period| period.end_ms).filter(|&end_ms| end_ms <= last)
     {
-        periods.push(window.period_at(end_ms, &board.rules.zone)?);
+        periods.push(window.period_at(end_ms, &board.rules.calendar)?);
     }
     Ok(periods)
 }
@@ -33,12 +33,12 @@ pub(super) fn rolling_periods(
     bases: &[Period],
     through_ms: i64,
 ) -> Result<Vec<Period>> {
-    let zone = &board.rules.zone;
-    let through = window.period_at(through_ms, zone)?.end_ms;
+    let calendar = &board.rules.calendar;
+    let through = window.period_at(through_ms, calendar)?.end_ms;
     let mut periods = vec![];
     let mut next_ms = bases.first().map(|period| period.start_ms);
     while let Some(at_ms) = next_ms.filter(|&at_ms| Some(at_ms) <= through) {
-        let period = window.period_at(at_ms, zone)?;
+        let period = window.period_at(at_ms, calendar)?;
         next_ms = period.end_ms;
         periods.push(period);
     }

@@ -14,10 +14,10 @@ use ranking::id::check_slug;
 use ranking::score::DECIMALS_MAX;
 use ranking::shown;
 use ranking::submission::REGION;
-use ranking::window::Window;
 use ranking::window::seal::RETAIN_MAX;
+use ranking::window::{Calendar, Window, parse_zone};
 
-use super::{Board, ScoreOrder, ScorePolicy, TieBreak, Visibility};
+use super::{Board, ScoreOrder, ScorePolicy, TieBreak, Visibility, Weekday};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
@@ -66,6 +66,14 @@ pub struct CreateBoardInput {
     /// The IANA time zone in which periods begin.
     #[graphql(default_with = "Some(\"UTC\".to_owned())")]
     time_zone: Option<String>,
+    /// The hour of the local clock at which days begin, 0 to 23; weeks, months, quarters and years
+    /// begin with their first day. Hours are those of the clock.
+    #[graphql(default_with = "Some(0)")]
+    reset_hour: Option<i32>,
+    /// The day with which weeks begin. Weeks from Monday have ISO labels: "2025-W36". Others are
+    /// labeled by their first day: "2025-08-31/P7D".
+    #[graphql(default_with = "Some(Weekday::Monday)")]
+    week_start: Option<Weekday>,
     /// The number of Redis sorted sets that the entries of each window and period are spread over:
     /// a power of two, at most the number of partitions.
     #[graphql(default_with = "Some(1)")]
@@ -324,6 +332,10 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
             .at("decimals")
     })?;
     let time_zone = input.time_zone.unwrap_or_else(|| "UTC".to_owned());
+    let zone = parse_zone(&time_zone).map_err(|error| Error::from(error).at("timeZone"))?;
+    let calendar = Calendar::of_zone(zone).reset_at(input.reset_hour.unwrap_or(0));
+    let calendar = calendar.map_err(|error| Error::from(error).at("resetHour"))?;
+    let week_start = input.week_start.unwrap_or(Weekday::Monday);
     let retained = retained(input.windows.as_deref().unwrap_or_default())?;
     let tick_ms = input.tie_break_resolution_ms.map(u32::try_from).transpose();
     let rules = Rules::new(RulesInput {
@@ -339,8 +351,7 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
         decimals,
         min: bound("minScore", input.min_score, "0", decimals)?,
         max: bound("maxScore", input.max_score, "999999999", decimals)?,
-        zone: ranking::window::parse_zone(&time_zone)
-            .map_err(|error| Error::from(error).at("timeZone"))?,
+        calendar: Calendar { week_start: week_start.into(), ..calendar },
         shards: app.deployment.store.partitions().check_shards(input.shards.unwrap_or(1).into())?,
         windows: input
             .windows

@@ -20,7 +20,7 @@ pub enum WindowKind {
     Hourly,
     /// Local days.
     Daily,
-    /// ISO weeks, from Monday.
+    /// Weeks, from the board's `weekStart`; ISO weeks from Monday.
     Weekly,
     /// Calendar months.
     Monthly,
@@ -98,7 +98,7 @@ impl BoardWindow {
     async fn current(&self, ctx: &Context<'_>) -> Result<Period> {
         let period = self
             .window
-            .period_at(state(ctx).now_ms, &self.board.board.rules.zone)
+            .period_at(state(ctx).now_ms, &self.board.board.rules.calendar)
             .map_err(Error::from)?;
         Ok(Period::new(&self.board, self.window, &period, state(ctx).now_ms))
     }

@@ -124,7 +124,7 @@ impl Standings {
         if !window.has_periods() || last_ms < 0 {
             return Ok(None);
         }
-        let period = window.period_at(last_ms, &rules.zone)?;
+        let period = window.period_at(last_ms, &rules.calendar)?;
         Ok(Some(self.of_period(app, period)))
     }
 
@@ -166,7 +166,7 @@ impl Standings {
                 id.period
             )));
         }
-        let period = id.window.period_named(cursor.period(), &self.read.rules.zone)?;
+        let period = id.window.period_named(cursor.period(), &self.read.rules.calendar)?;
         Ok((self.of_period(app, period), cursor))
     }
 }

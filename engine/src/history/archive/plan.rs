@@ -68,7 +68,7 @@ pub async fn plan(
                 "its window {rule} has no sealed periods; let it retain fewer, and archive once they are sealed"
             )));
         }
-        let open = rule.period_at(sealed.sealed_before_ms, &board.rules.zone)?;
+        let open = rule.period_at(sealed.sealed_before_ms, &board.rules.calendar)?;
         before_ms = before_ms.min(open.start_ms);
     }
     let mut spans = vec![];
