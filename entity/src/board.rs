@@ -3,6 +3,7 @@
 mod columns;
 mod query;
 pub mod reshard;
+mod window_rows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,6 @@ use ranking::id::BoardNo;
 use ranking::submission::segment_of;
 use ranking::window::Window;
 use ranking::window::calendar::{Calendar, Weekday};
-use ranking::window::seal::{NEVER_MS, RETAIN_MAX, Sealed};
 use sea_orm::entity::prelude::*;
 use serde::de::DeserializeOwned;
 
@@ -27,6 +27,7 @@ pub use self::query::{
     living_of_numbers, of_numbers, of_slug, of_slugs, page_after, page_before, shards_after, some,
     some_given_out, update,
 };
+pub use self::window_rows::{SeasonRow, WindowRow, WindowState, first_windows, windows_text};
 
 /// A row of `board`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -99,78 +100,6 @@ pub struct Model {
 
 no_relations!();
 
-/// A window of a board, besides `all`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct WindowRow {
-    /// The window's name.
-    pub name: String,
-    /// The number of past periods kept in Redis.
-    pub retain: u32,
-    /// The generation that added it.
-    #[serde(default = "first_generation")]
-    pub since: u32,
-    /// Its state.
-    #[serde(default)]
-    pub state: WindowState,
-    /// True if no client asked for it: a rolling window is made of it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub hidden: bool,
-    /// Periods that start before this instant are sealed or being sealed. In Unix milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sealing_before_ms: Option<i64>,
-    /// Periods that start before this instant are read from SQL. In Unix milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sealed_before_ms: Option<i64>,
-    /// Periods that start before this instant have left Redis. In Unix milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dropped_before_ms: Option<i64>,
-}
-
-/// The state of a window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum WindowState {
-    /// Complete.
-    #[default]
-    Whole,
-    /// Being filled with the events that came before it.
-    Filling,
-    /// Dropped; its standings are being removed.
-    Dropped,
-}
-
-fn first_generation() -> u32 {
-    1
-}
-
-impl WindowRow {
-    /// A window that a generation added.
-    pub fn new(window: Window, since: u32, state: WindowState) -> Self {
-        Self {
-            name: window.to_string(),
-            retain: RETAIN_MAX,
-            since,
-            state,
-            hidden: false,
-            sealing_before_ms: None,
-            sealed_before_ms: None,
-            dropped_before_ms: None,
-        }
-    }
-
-    /// The number of past periods kept in Redis: at most 1,000,000, in effect all.
-    pub fn retained(&self) -> u32 {
-        self.retain.min(RETAIN_MAX)
-    }
-
-    /// How far its past periods are sealed.
-    pub fn sealed(&self) -> Sealed {
-        Sealed {
-            sealing_before_ms: self.sealing_before_ms.unwrap_or(NEVER_MS),
-            sealed_before_ms: self.sealed_before_ms.unwrap_or(NEVER_MS),
-        }
-    }
-}
-
 impl Model {
     /// The board's rules.
     ///
@@ -180,7 +109,7 @@ impl Model {
         let broken = |what: &str| {
             ranking::Error::Corrupt(format!("board {} has an invalid {what}", self.slug))
         };
-        let (mut windows, mut added) = (vec![], BTreeMap::new());
+        let (mut windows, mut added, mut seasons) = (vec![], BTreeMap::new(), vec![]);
         for row in self.window_rows()? {
             if row.state == WindowState::Dropped {
                 continue;
@@ -189,7 +118,8 @@ impl Model {
             if !row.hidden {
                 windows.push(window);
             }
-            let is_whole = row.state == WindowState::Whole;
+            let is_whole = row.is_settled();
+            seasons.extend(row.seasons.iter().filter_map(SeasonRow::to_ranking));
             added.insert(window, Added { generation: row.since, is_whole, sealed: row.sealed() });
         }
         let rules = Rules::new(RulesInput {
@@ -200,7 +130,7 @@ impl Model {
             decimals: self.decimals.try_into().map_err(|_| broken("number of decimals"))?,
             min: self.min_score,
             max: self.max_score,
-            calendar: self.calendar()?,
+            calendar: self.calendar()?.with_seasons(seasons)?,
             shards: self.shards.try_into().map_err(|_| broken("number of shards"))?,
             windows,
         })?;
@@ -307,24 +237,6 @@ pub fn of_rules(
         reshard_until_ms: None,
         change: 0,
     }
-}
-
-/// The windows of a new board besides `all`. `retained` says how many past periods a window keeps;
-/// the default is all.
-pub fn first_windows(rules: &Rules, retained: &BTreeMap<Window, Option<u32>>) -> Vec<WindowRow> {
-    let row = |&window: &Window| {
-        let mut row = WindowRow::new(window, 1, WindowState::Whole);
-        let retain = retained.get(&window).copied().flatten();
-        row.retain = retain.unwrap_or(row.retain);
-        row.hidden = !rules.is_shown(window);
-        row
-    };
-    rules.windows.iter().skip(1).map(row).collect()
-}
-
-/// Windows as JSON, the form of the column.
-pub fn windows_text(windows: &[WindowRow]) -> String {
-    serde_json::to_string(windows).expect("names and numbers have a JSON form")
 }
 
 /// The longest segment, in bytes: an attribute, a colon and a text of 200 characters.

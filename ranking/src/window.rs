@@ -11,10 +11,13 @@ mod name;
 pub mod period;
 pub mod roll;
 pub mod seal;
+pub mod season;
 
 pub use calendar::Calendar;
 pub use name::parse_zone;
 pub use period::{AT_MS_MAX, ListedPeriod, Period};
+
+use self::season::SEASON_DAYS_MAX;
 
 const HOUR_S: i64 = 3600;
 
@@ -43,6 +46,8 @@ pub enum Window {
     Quarterly,
     /// A calendar year.
     Yearly,
+    /// Periods that the board's owner lists, with gaps between them.
+    Season,
     /// The present period and some before it: `7d`, `24h`, `12w`, `3mo`.
     Rolling(Rolling),
     /// Everything since the board began; each score loses half its weight with every half-life:
@@ -106,7 +111,7 @@ impl HalfLife {
 
 impl Window {
     /// Every window without a number in its name, `all` first.
-    pub const EVERY: [Self; 7] = [
+    pub const EVERY: [Self; 8] = [
         Self::All,
         Self::Hourly,
         Self::Daily,
@@ -114,7 +119,13 @@ impl Window {
         Self::Monthly,
         Self::Quarterly,
         Self::Yearly,
+        Self::Season,
     ];
+
+    /// The windows with one period after another that the clock and the calendar tell, the shortest
+    /// first.
+    pub const CALENDAR: [Self; 6] =
+        [Self::Hourly, Self::Daily, Self::Weekly, Self::Monthly, Self::Quarterly, Self::Yearly];
 
     /// The rolling window; `None` for another kind.
     pub fn rolling(self) -> Option<Rolling> {
@@ -143,6 +154,7 @@ impl Window {
             Self::Monthly => 32 * 24,
             Self::Quarterly => 93 * 24,
             Self::Yearly => 367 * 24,
+            Self::Season => SEASON_DAYS_MAX * 24,
             Self::Rolling(rolling) => {
                 let each_ms = rolling.base().longest_ms()?;
                 return Some(i64::from(rolling.count) * each_ms);
@@ -357,7 +369,7 @@ mod tests {
         #[test]
         fn periods_are_contiguous_and_hold_their_instants(at_ms in 0_i64..4_200_000_000_000, calendar in calendars()) {
             let rolling = ["1d", "7d", "24h", "5w", "3mo", "decay:36h"].map(|name| name.parse().unwrap());
-            for window in Window::EVERY.into_iter().chain(rolling) {
+            for window in [Window::All].into_iter().chain(Window::CALENDAR).chain(rolling) {
                 let period = window.period_at(at_ms, &calendar).unwrap();
                 prop_assert!(period.start_ms <= period.present_from_ms && period.present_from_ms <= at_ms);
                 prop_assert_eq!(window.period_named(&period.label, &calendar).unwrap(), period.clone());

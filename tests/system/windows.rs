@@ -10,3 +10,4 @@ mod rolling;
 mod rolling_boards;
 mod seals;
 mod seals_cut_short;
+mod seasons;

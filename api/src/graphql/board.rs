@@ -1,6 +1,7 @@
 //! Boards and their windows.
 
 pub mod input;
+pub mod season;
 pub(crate) mod segments;
 pub mod window;
 
@@ -12,12 +13,13 @@ use entity::board as row;
 use ranking::id::check_slug;
 
 use super::board::input::no_board;
+use super::board::season::Season;
 use super::board::segments::segments_page;
 use super::board::window::BoardWindow;
 use super::price;
 use super::request::{RequestState, app, state};
 use super::standings::period::{Period, PeriodTotal, periods_page};
-use super::standings::{Choice, Standings, StandingsOf};
+use super::standings::{Standings, StandingsOf};
 use super::types::connection::{Connection, Page, PageCursor, no_cursor};
 use super::types::global_id::{BoardName, GlobalId};
 use super::types::scalar::{DateTime, Decimal, int};
@@ -291,6 +293,11 @@ impl Board {
         self.0.board.rules.shown().map(|window| BoardWindow::new(&self.0, window)).collect()
     }
 
+    /// The seasons of the window "season", in the order of time; at most 200.
+    async fn seasons(&self) -> Vec<Season> {
+        self.0.board.rules.calendar.seasons.iter().cloned().map(Season).collect()
+    }
+
     /// The time of creation.
     async fn created_at(&self) -> DateTime {
         DateTime(self.0.row.created_at_ms)
@@ -325,8 +332,7 @@ impl Board {
         last: Option<i32>,
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
     ) -> Result<Option<Connection<Period, PeriodTotal>>> {
-        let choice = Choice { window, ..Choice::default() };
-        let standings = Standings::choose(app(ctx), &self.0, choice, state(ctx).now_ms)
+        let standings = Standings::of_window(app(ctx), &self.0, &window, state(ctx).now_ms)
             .map_err(|error| if error.argument.is_some() { error.at("window") } else { error })?;
         let page = Page::new(first, after, last, before)?;
         Ok(Some(Box::pin(periods_page(ctx, standings, page)).await?))

@@ -10,7 +10,7 @@ use ranking::window::seal::{NEVER_MS, RETAIN_MAX, kept_from_ms};
 use super::BOARDS_MAX;
 use crate::board::agenda::{AT_ONCE_MS, Agenda, Work};
 use crate::deployment::Deployment;
-use entity::board::{self, WindowRow, WindowState};
+use entity::board::{self, WindowRow};
 use entity::error::Result;
 
 /// The next step of a window's seal.
@@ -90,8 +90,7 @@ pub(super) async fn outlook(
     let (board, windows) = (row.to_ranking()?, row.window_rows()?);
     // Fills, drops and moves to another number of shards go first; each ends with a change of the
     // row.
-    let is_whole = |window: &WindowRow| window.state == WindowState::Whole;
-    if !windows.iter().all(is_whole) || row.reshard.is_some() {
+    if !windows.iter().all(WindowRow::is_settled) || row.reshard.is_some() {
         return Ok(Outlook::From(None));
     }
     let mut times = BTreeSet::new();
@@ -188,6 +187,10 @@ fn due_ms(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<i64>>
     let calendar = &board.rules.calendar;
     if retain == RETAIN_MAX {
         return Ok(None);
+    }
+    // The seasons of a board are no rule that others share, and are found at once.
+    if rule == Window::Season {
+        return Ok(kept_from_ms(rule, calendar, now_ms, retain)?);
     }
     let present_ms = Window::period_at(rule, now_ms, calendar)?.present_from_ms;
     let zone = calendar.zone.iana_name().unwrap_or_default().to_owned();

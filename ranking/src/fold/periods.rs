@@ -52,8 +52,10 @@ impl<'a> PeriodsFold<'a> {
                     || event.segments.iter().any(|of| of == self.segment) =>
             {
                 let base = self.window.rolling().map_or(self.window, |rolling| rolling.base());
-                let start_ms = self.periods.at(self.board, base, at_ms)?.start_ms;
-                self.scored.entry(event.member).or_default().insert(start_ms);
+                let period = self.periods.at(self.board, base, at_ms)?;
+                if !period.is_gap() {
+                    self.scored.entry(event.member).or_default().insert(period.start_ms);
+                }
             }
             EventKind::Score { .. } | EventKind::Void { .. } => {}
         }

@@ -1,8 +1,11 @@
 //! A board's calendar: the rules by which its periods begin.
 
+use std::sync::Arc;
+
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
+use super::season::Season;
 use crate::error::{Error, Result};
 
 pub use jiff::civil::Weekday;
@@ -20,12 +23,14 @@ pub struct Calendar {
     pub reset_hour: u8,
     /// The day with which weeks begin.
     pub week_start: Weekday,
+    /// The seasons, in the order of time.
+    pub seasons: Arc<[Season]>,
 }
 
 impl Calendar {
-    /// A calendar whose days begin at midnight, and whose weeks begin on Monday.
+    /// A calendar without seasons, whose days begin at midnight, and whose weeks begin on Monday.
     pub fn of_zone(zone: TimeZone) -> Self {
-        Self { zone, reset_hour: 0, week_start: Weekday::Monday }
+        Self { zone, reset_hour: 0, week_start: Weekday::Monday, seasons: Arc::default() }
     }
 
     /// The calendar with another reset hour.

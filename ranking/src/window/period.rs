@@ -42,6 +42,12 @@ impl Period {
         Self { label: "all".into(), start_ms: 0, end_ms: None, present_from_ms: 0 }
     }
 
+    /// True if it is the time between two seasons, before the first or after the last: no event
+    /// counts in it, and it has no label.
+    pub fn is_gap(&self) -> bool {
+        self.label.is_empty()
+    }
+
     /// True if it is the present period at an instant.
     pub fn is_present(&self, at_ms: i64) -> bool {
         self.present_from_ms <= at_ms && self.end_ms.is_none_or(|end_ms| at_ms < end_ms)
@@ -87,6 +93,7 @@ impl Window {
             Self::Monthly => dated_period_at(Dated::Month, at, calendar),
             Self::Quarterly => dated_period_at(Dated::Quarter, at, calendar),
             Self::Yearly => dated_period_at(Dated::Year, at, calendar),
+            Self::Season => Ok(calendar.season_at(at_ms)),
             Self::Rolling(rolling) => {
                 let last = rolling.base().period_at(at_ms, calendar)?;
                 let mut start_ms = last.start_ms;
@@ -110,12 +117,32 @@ impl Window {
         period.end_ms.map(|end_ms| self.period_at(end_ms, calendar)).transpose()
     }
 
+    /// The period of this window before another one; `None` if there is none. Gaps between seasons
+    /// are passed over.
+    ///
+    /// # Errors
+    /// As [`Self::period_at`].
+    pub fn period_before(self, period: &Period, calendar: &Calendar) -> Result<Option<Period>> {
+        let mut start_ms = period.present_from_ms;
+        while self.has_periods() && start_ms > 0 {
+            let before = self.period_at(start_ms - 1, calendar)?;
+            if !before.is_gap() {
+                return Ok(Some(before));
+            }
+            start_ms = before.present_from_ms;
+        }
+        Ok(None)
+    }
+
     /// The period with this label, as [`Self::period_at`] writes it.
     ///
     /// # Errors
-    /// `Invalid` if no period of this window and calendar has the label; the message shows a label that
-    /// one has.
+    /// `Invalid` if no period of this window and calendar has the label; the message shows a label
+    /// that one has.
     pub fn period_named(self, label: &str, calendar: &Calendar) -> Result<Period> {
+        if self == Self::Season {
+            return season_named(label, calendar);
+        }
         let refused = || {
             let example = self
                 .period_at(1_756_900_000_000, calendar)
@@ -130,7 +157,7 @@ impl Window {
             Ok::<_, Error>(vec![calendar.start_ms(first).ok_or_else(refused)?.max(0)])
         };
         let instants_ms: Vec<i64> = match self {
-            Self::All | Self::Decay(_) => vec![0],
+            Self::All | Self::Decay(_) | Self::Season => vec![0],
             Self::Hourly => hour_minutes_ms(label).ok_or_else(refused)?.collect(),
             Self::Daily => dated(Dated::Day)?,
             Self::Weekly => dated(Dated::Week(calendar.week_start))?,
@@ -146,6 +173,20 @@ impl Window {
             instants_ms.into_iter().filter_map(|at_ms| self.period_at(at_ms, calendar).ok());
         periods.find(|period| period.label == label).ok_or_else(refused)
     }
+}
+
+fn season_named(name: &str, calendar: &Calendar) -> Result<Period> {
+    if let Some(season) = calendar.season_named(name) {
+        return Ok(season.period());
+    }
+    Err(Error::invalid(match calendar.seasons.last() {
+        Some(last) => format!(
+            "invalid season {}: expected the name of a season such as {:?}",
+            shown(name),
+            last.name
+        ),
+        None => format!("invalid season {}: the board has no season yet", shown(name)),
+    }))
 }
 
 fn dated_period_at(kind: Dated, at: Timestamp, calendar: &Calendar) -> Result<Period> {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use ranking::window::calendar::{Calendar, Weekday};
+use ranking::window::season::Season;
 use ranking::window::{Window, parse_zone};
 use serde_json::{Value, json};
 
@@ -25,6 +26,8 @@ pub struct Board {
     pub week_start: Weekday,
     pub shards: u16,
     pub windows: Vec<Window>,
+    /// The name, the start and the end of each season, in Unix milliseconds.
+    pub seasons: Vec<(&'static str, i64, i64)>,
 }
 
 impl Default for Board {
@@ -44,6 +47,7 @@ impl Default for Board {
             week_start: Weekday::Monday,
             shards: 1,
             windows: vec![],
+            seasons: vec![],
         }
     }
 }
@@ -108,7 +112,10 @@ impl Board {
     /// The rules by which periods begin.
     pub fn calendar(&self) -> Calendar {
         let calendar = Calendar::of_zone(parse_zone(self.zone).unwrap());
-        Calendar { week_start: self.week_start, ..calendar.reset_at(self.reset_hour).unwrap() }
+        let calendar = calendar.reset_at(self.reset_hour).unwrap();
+        let season = |&(name, start_ms, end_ms)| Season::new(name, start_ms, end_ms).unwrap();
+        let calendar = calendar.with_seasons(self.seasons.iter().map(season).collect()).unwrap();
+        Calendar { week_start: self.week_start, ..calendar }
     }
 
     /// A raw score as a decimal.
@@ -249,7 +256,9 @@ impl Oracle {
         let mut events: BTreeMap<(Window, String), BTreeMap<&str, Vec<&Event>>> = BTreeMap::new();
         for event in self.accepted.iter().filter(|event| meant(event)) {
             for &window in std::iter::once(&Window::All).chain(&self.board.windows) {
-                let members = events.entry((window, self.label(window, event))).or_default();
+                // No event counts between two seasons.
+                let Some(label) = self.label(window, event) else { continue };
+                let members = events.entry((window, label)).or_default();
                 members.entry(&event.member).or_default().push(event);
             }
         }
@@ -291,7 +300,13 @@ impl Oracle {
         held.iter().enumerate().map(row).collect()
     }
 
-    fn label(&self, window: Window, event: &Event) -> String {
-        window.period_at(event.at_ms, &self.calendar).unwrap().label
+    fn label(&self, window: Window, event: &Event) -> Option<String> {
+        if window == Window::Season {
+            let is_in = |(_, start_ms, end_ms): &&(_, i64, i64)| {
+                *start_ms <= event.at_ms && event.at_ms < *end_ms
+            };
+            return self.board.seasons.iter().find(is_in).map(|(name, ..)| (*name).to_owned());
+        }
+        Some(window.period_at(event.at_ms, &self.calendar).unwrap().label)
     }
 }

@@ -45,14 +45,18 @@ pub(super) fn rolling_periods(
     Ok(periods)
 }
 
-/// Adds each event's period, as an index. It bisects, since a join would have to sort all events.
+/// Adds each event's period, as an index; a negative one if that is a gap between seasons. It
+/// bisects, since a join would have to sort all events.
 pub(super) fn in_periods(events: LazyFrame, periods: &[Period]) -> LazyFrame {
     let starts: Vec<i64> = periods.iter().map(|period| period.start_ms).collect();
+    let gaps: Vec<bool> = periods.iter().map(Period::is_gap).collect();
     let place = match starts.len() {
-        0 | 1 => first_place(),
+        0 | 1 if gaps != [true] => first_place(),
         _ => {
             let place = of_each(move |at_ms| {
-                Some(starts.partition_point(|&start_ms| start_ms <= at_ms) as i64 - 1)
+                let place = starts.partition_point(|&start_ms| start_ms <= at_ms) as i64 - 1;
+                let is_gap = usize::try_from(place).is_ok_and(|place| gaps[place]);
+                Some(if is_gap { -1 } else { place })
             });
             col("at_ms").map(place, same_type)
         }

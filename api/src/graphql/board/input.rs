@@ -29,7 +29,7 @@ use crate::graphql::types::scalar::{DateTime, Decimal, text};
 const LATENESS_SELF_SUBMIT_SECONDS: i32 = 7 * 24 * 3600;
 
 /// How often an update is tried while other requests change the same board.
-const UPDATES_MAX: usize = 20;
+pub(super) const UPDATES_MAX: usize = 20;
 
 /// How long a deleting request waits for the purge of the board's data; the background work
 /// finishes it.
@@ -106,7 +106,8 @@ pub struct CreateBoardInput {
 /// A window of a board.
 #[derive(InputObject)]
 pub struct WindowInput {
-    /// "hourly", "daily", "weekly", "monthly", "quarterly" or "yearly"; or a rolling window of 1 to
+    /// "hourly", "daily", "weekly", "monthly", "quarterly" or "yearly"; or "season", whose periods
+    /// `addSeason` lists; or a rolling window of 1 to
     /// 366 hours, days, weeks or months, the present one included: "24h", "7d", "12w", "3mo"; or a
     /// window in which scores lose half their weight in every 1 to 366 hours, days or weeks:
     /// "decay:12h", "decay:7d". The last kind needs policy SUM and direction HIGH_FIRST.

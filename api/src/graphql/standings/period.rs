@@ -24,7 +24,7 @@ pub struct Period {
     #[graphql(owned)]
     pub(crate) id: ID,
     /// The label: "2025-09-03", "2025-W36" or "2025-08-31/P7D", "2025-09", "2025-Q3", "2025",
-    /// "2025-10-26T02+01:00", "all".
+    /// "2025-10-26T02+01:00", the name of a season, "all".
     label: String,
     /// The first instant of the period; null for "all".
     start: Option<DateTime>,

@@ -11,7 +11,6 @@ use super::{Plan, Span};
 use crate::deployment::Deployment;
 use crate::partition::Partition;
 use entity::board;
-use entity::board::WindowState;
 use entity::error::Result;
 use entity::history::{commit, dead_letter, score_event};
 
@@ -55,7 +54,7 @@ pub async fn plan(
             )));
         }
         let sealed = window.sealed();
-        let is_still = window.state == WindowState::Whole
+        let is_still = window.is_settled()
             && sealed.sealing_before_ms == sealed.sealed_before_ms
             && window.dropped_before_ms.unwrap_or(NEVER_MS) == sealed.sealed_before_ms;
         if !is_still {
