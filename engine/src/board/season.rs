@@ -20,7 +20,7 @@ use crate::deployment::Deployment;
 ///
 /// # Errors
 /// `Invalid` or `LimitExceeded` if the season cannot be beside the others, or begins before the
-/// instant up to which past seasons are sealed. `Corrupt` if the row is invalid.
+/// instant up to which past seasons are sealed or events archived. `Corrupt` if the row is invalid.
 pub fn added(row: &board::Model, season: &Season) -> ranking::Result<Changed> {
     let mut windows = row.window_rows()?;
     let window = of_seasons(&mut windows, &row.slug)?;
@@ -30,10 +30,11 @@ pub fn added(row: &board::Model, season: &Season) -> ranking::Result<Changed> {
         return Err(Error::Overloaded(format!("season {name} is being removed; try again later")));
     }
     let sealing_before_ms = window.sealed().sealing_before_ms;
-    if start_ms < sealing_before_ms {
-        let from = shown_instant(sealing_before_ms);
+    let from_ms = sealing_before_ms.max(row.archived_before_ms.unwrap_or(i64::MIN));
+    if start_ms < from_ms {
+        let from = shown_instant(from_ms);
         return Err(Error::Invalid(format!(
-            "invalid season {name}: past seasons are sealed: expected startsAt of {from} or later"
+            "invalid season {name}: past seasons are sealed or archived: expected startsAt of {from} or later"
         )));
     }
     window.seasons.push(SeasonRow { name, start_ms, end_ms, state: WindowState::Filling });

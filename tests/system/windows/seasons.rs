@@ -12,6 +12,7 @@ use tests::clock::{DAY_MS, now_ms};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::{ADD_SEASON, REMOVE_SEASON, SEASONS, UPDATE_BOARD};
 use tests::jobs::analytics::figures;
+use tests::jobs::archive::{age, archive};
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::wait_until_dropped;
 use tests::model::game::seeded;
@@ -269,7 +270,7 @@ async fn past_seasons_are_sealed_and_late_scores_correct_them() {
     assert_eq!(top("two").await.2, 1);
     // No season may be added before what is sealed.
     let before = season("zero", day(40), day(35));
-    let refused = refused(&api, ADD_SEASON, before, "past seasons are sealed").await;
+    let refused = refused(&api, ADD_SEASON, before, "past seasons are sealed or archived").await;
     assert_eq!(refused, ("BAD_USER_INPUT".to_owned(), json!("input.startsAt")));
     api.data(ADD_SEASON, season("three", day(4), now_ms + DAY_MS)).await;
     submit_durably(&api, "b", json!([score("dan", now_ms)])).await;
@@ -281,5 +282,30 @@ async fn past_seasons_are_sealed_and_late_scores_correct_them() {
     figures(&deployment, &["rebuild", "--board", "b"]);
     deployment.flush_redis().await;
     assert_eq!(top("one").await.2, 2);
+    check_diff(&deployment);
+}
+
+#[tokio::test]
+async fn scores_between_seasons_are_archived_and_no_season_is_added_there() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start(&deployment).await;
+    let input = json!({ "slug": "b", "windows": [{ "name": "season", "retain": 0 }] });
+    api.create_board(input).await;
+    let now_ms = now_ms();
+    let day = |day: i64| now_ms - day * DAY_MS;
+    api.data(ADD_SEASON, season("one", day(30), day(20))).await;
+    let score = |member: &str, at_ms| json!({ "member": member, "score": 1, "at": text(at_ms) });
+    let scores = json!([score("ann", day(25)), score("bob", day(15))]);
+    submit_durably(&api, "b", scores).await;
+    wait_until_dropped(&api, "b").await;
+    age(&deployment, 40).await;
+    assert_eq!(archive(&deployment, &[])["events"], 2);
+    let among = season("among", day(18), day(12));
+    let refused = refused(&api, ADD_SEASON, among, "sealed or archived").await;
+    assert_eq!(refused, ("BAD_USER_INPUT".to_owned(), json!("input.startsAt")));
+    api.data(ADD_SEASON, season("two", day(1), now_ms + DAY_MS)).await;
+    submit_durably(&api, "b", json!([score("cid", now_ms)])).await;
+    let standings = api.data(STANDINGS, json!({})).await["board"]["standings"].take();
+    assert_eq!(standings["top"]["nodes"].as_array().unwrap().len(), 1);
     check_diff(&deployment);
 }

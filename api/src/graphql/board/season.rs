@@ -34,7 +34,8 @@ pub struct AddSeasonInput {
     /// The name, which is the label of the period: [a-z0-9][a-z0-9_-]{0,63}, no other season of the
     /// board has it.
     name: String,
-    /// The first instant in the season. One in the past is fine, unless later seasons are sealed.
+    /// The first instant in the season. One in the past is fine, unless later seasons are sealed or
+    /// its scores are archived.
     starts_at: DateTime,
     /// The first instant after the season, at most 366 days after its first. No season of the board
     /// overlaps another. Neither instant can be changed.

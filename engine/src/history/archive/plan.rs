@@ -68,7 +68,9 @@ pub async fn plan(
             )));
         }
         let open = rule.period_at(sealed.sealed_before_ms, &board.rules.calendar)?;
-        before_ms = before_ms.min(open.start_ms);
+        // No event counts in a gap, and no season is added that begins before archived events end.
+        let needed_ms = if open.is_gap() { open.end_ms } else { Some(open.start_ms) };
+        before_ms = before_ms.min(needed_ms.unwrap_or(i64::MAX));
     }
     let mut spans = vec![];
     for partition in partitions {
