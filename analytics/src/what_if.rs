@@ -187,7 +187,7 @@ fn other_rules(rules: &Rules, arguments: &Arguments) -> Result<Rules> {
         decimals: rules.decimals,
         min,
         max,
-        zone: rules.zone.clone(),
+        calendar: rules.calendar.clone(),
         shards: rules.shards,
         windows: rules.shown().collect(),
     })?)

@@ -164,6 +164,7 @@ impl From<Unreadable> for Error {
     fn from(error: Unreadable) -> Self {
         match error {
             Unreadable::Invalid(error) => error.into(),
+            Unreadable::NoSeason(message) => Self::new(ErrorCode::NotFound, message),
             Unreadable::NoWindow(message) => Self::new(ErrorCode::WindowNotFound, message),
             Unreadable::Filling { .. } => Self::new(ErrorCode::Unavailable, error.to_string()),
         }

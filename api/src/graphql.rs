@@ -19,11 +19,13 @@ use async_graphql::connection::EmptyFields;
 use async_graphql::{SDLExportOptions, Schema, SchemaBuilder};
 
 use crate::app::SharedApp;
-use board::{Board, BoardTotal};
+use board::Board;
+use board::list::BoardTotal;
 use event::{EventTotal, ScoreEvent};
 use integrity::{Finding, FindingTotal, IntegrityRun, IntegrityRunTotal};
 use job::{Job, JobTotal};
 use member::Member;
+use member::boards::MemberBoards;
 use member::friend::{FriendEntry, FriendTotal};
 use member::search::MemberTotal;
 use mutation::Mutation;
@@ -72,6 +74,7 @@ fn builder() -> SchemaBuilder<Query, Mutation, Subscription> {
         )
         .override_output_type_description::<Connection<Job, JobTotal>>("A page of jobs.")
         .override_output_type_description::<Connection<Member, MemberTotal>>("A page of members.")
+        .override_output_type_description::<MemberBoards>("A page of the boards of a member.")
         .override_output_type_description::<Connection<Period, PeriodTotal>>(
             "A page of the periods of a window.",
         )

@@ -141,7 +141,7 @@ fn next_ms(board: &Board, now_ms: i64) -> ranking::Result<Option<i64>> {
     let windows = board.rules.windows.iter().filter_map(|window| window.rolling());
     let mut looks = BTreeSet::new();
     for rolling in windows {
-        let period = rolling.base().period_at(now_ms, &board.rules.zone)?;
+        let period = rolling.base().period_at(now_ms, &board.rules.calendar)?;
         let second_ms = period.start_ms + SECOND_LOOK_MS;
         looks.extend(if now_ms < second_ms { Some(second_ms) } else { period.end_ms });
     }
@@ -212,7 +212,7 @@ pub fn mark_rolled(
     rolls: &Rolls,
 ) -> ranking::Result<()> {
     if id.window.rolling().is_some() {
-        let begun = id.window.period_at(rolls.begun_ms(id), &board.rules.zone)?;
+        let begun = id.window.period_at(rolls.begun_ms(id), &board.rules.calendar)?;
         let mark = RollMark { begun_ms: begun.present_from_ms, is_ready: true };
         writes.mark_roll(partition.store.keys(), partition.no, board.no, &id.series(), mark);
     }

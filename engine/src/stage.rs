@@ -188,8 +188,9 @@ impl<'a> Staged<'a> {
         if self.is_sealed(id, period) {
             return Ok(false);
         }
-        let zone = &self.board.rules.zone;
-        Ok(id.window.rolling().is_none() || self.rolls.reach(id, period, zone)? != Coverage::None)
+        let calendar = &self.board.rules.calendar;
+        Ok(id.window.rolling().is_none()
+            || self.rolls.reach(id, period, calendar)? != Coverage::None)
     }
 
     /// Loads one of the standings beside the live one. `entry` returns each of its `count` entries,
@@ -217,8 +218,8 @@ impl<'a> Staged<'a> {
         if let Some(series) = &standing.series
             && !self.rolls.marks.contains_key(series)
         {
-            let zone = &self.board.rules.zone;
-            let begun = id.window.period_at(self.rolls.begun_ms(&id), zone)?;
+            let calendar = &self.board.rules.calendar;
+            let begun = id.window.period_at(self.rolls.begun_ms(&id), calendar)?;
             self.unmarked.insert(series.clone(), begun.present_from_ms);
         }
         Ok(())

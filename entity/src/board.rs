@@ -4,6 +4,7 @@ mod columns;
 pub mod display;
 mod query;
 pub mod reshard;
+mod window_rows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use ranking::board::{Added, Board};
 use ranking::id::BoardNo;
 use ranking::submission::segment_of;
 use ranking::window::Window;
-use ranking::window::seal::{NEVER_MS, RETAIN_MAX, Sealed};
+use ranking::window::calendar::{Calendar, Weekday};
 use sea_orm::entity::prelude::*;
 use serde::de::DeserializeOwned;
 
@@ -28,6 +29,7 @@ pub use self::query::{
     living_of_numbers, of_member, of_numbers, of_slug, of_slugs, page_after, page_before,
     shards_after, some, some_given_out, update,
 };
+pub use self::window_rows::{SeasonRow, WindowRow, WindowState, first_windows, windows_text};
 
 /// A row of `board`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -56,6 +58,10 @@ pub struct Model {
     pub max_score: i64,
     /// The IANA name of the time zone.
     pub time_zone: String,
+    /// The hour of the local clock at which days begin, 0 to 23.
+    pub reset_hour: i32,
+    /// The day with which weeks begin, from 1 for Monday to 7 for Sunday.
+    pub week_start: i32,
     /// The number of shards (S).
     pub shards: i32,
     /// Member attributes that the board has segments by, as a JSON array.
@@ -102,78 +108,6 @@ pub struct Model {
 
 no_relations!();
 
-/// A window of a board, besides `all`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct WindowRow {
-    /// The window's name.
-    pub name: String,
-    /// The number of past periods kept in Redis.
-    pub retain: u32,
-    /// The generation that added it.
-    #[serde(default = "first_generation")]
-    pub since: u32,
-    /// Its state.
-    #[serde(default)]
-    pub state: WindowState,
-    /// True if no client asked for it: a rolling window is made of it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub hidden: bool,
-    /// Periods that start before this instant are sealed or being sealed. In Unix milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sealing_before_ms: Option<i64>,
-    /// Periods that start before this instant are read from SQL. In Unix milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sealed_before_ms: Option<i64>,
-    /// Periods that start before this instant have left Redis. In Unix milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dropped_before_ms: Option<i64>,
-}
-
-/// The state of a window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum WindowState {
-    /// Complete.
-    #[default]
-    Whole,
-    /// Being filled with the events that came before it.
-    Filling,
-    /// Dropped; its standings are being removed.
-    Dropped,
-}
-
-fn first_generation() -> u32 {
-    1
-}
-
-impl WindowRow {
-    /// A window that a generation added.
-    pub fn new(window: Window, since: u32, state: WindowState) -> Self {
-        Self {
-            name: window.to_string(),
-            retain: RETAIN_MAX,
-            since,
-            state,
-            hidden: false,
-            sealing_before_ms: None,
-            sealed_before_ms: None,
-            dropped_before_ms: None,
-        }
-    }
-
-    /// The number of past periods kept in Redis: at most 1,000,000, in effect all.
-    pub fn retained(&self) -> u32 {
-        self.retain.min(RETAIN_MAX)
-    }
-
-    /// How far its past periods are sealed.
-    pub fn sealed(&self) -> Sealed {
-        Sealed {
-            sealing_before_ms: self.sealing_before_ms.unwrap_or(NEVER_MS),
-            sealed_before_ms: self.sealed_before_ms.unwrap_or(NEVER_MS),
-        }
-    }
-}
-
 impl Model {
     /// The board's rules.
     ///
@@ -183,7 +117,7 @@ impl Model {
         let broken = |what: &str| {
             ranking::Error::Corrupt(format!("board {} has an invalid {what}", self.slug))
         };
-        let (mut windows, mut added) = (vec![], BTreeMap::new());
+        let (mut windows, mut added, mut seasons) = (vec![], BTreeMap::new(), vec![]);
         for row in self.window_rows()? {
             if row.state == WindowState::Dropped {
                 continue;
@@ -192,7 +126,8 @@ impl Model {
             if !row.hidden {
                 windows.push(window);
             }
-            let is_whole = row.state == WindowState::Whole;
+            let is_whole = row.is_settled();
+            seasons.extend(row.seasons.iter().filter_map(SeasonRow::to_ranking));
             added.insert(window, Added { generation: row.since, is_whole, sealed: row.sealed() });
         }
         let rules = Rules::new(RulesInput {
@@ -203,7 +138,7 @@ impl Model {
             decimals: self.decimals.try_into().map_err(|_| broken("number of decimals"))?,
             min: self.min_score,
             max: self.max_score,
-            zone: ranking::window::parse_zone(&self.time_zone)?,
+            calendar: self.calendar()?.with_seasons(seasons)?,
             shards: self.shards.try_into().map_err(|_| broken("number of shards"))?,
             windows,
         })?;
@@ -217,6 +152,18 @@ impl Model {
             layouts: Arc::new(self.layouts()?),
             has_metadata: self.metadata,
         })
+    }
+
+    /// The rules by which periods begin.
+    fn calendar(&self) -> ranking::Result<Calendar> {
+        let calendar = Calendar::of_zone(ranking::window::parse_zone(&self.time_zone)?);
+        let week_start = i8::try_from(self.week_start).ok();
+        let week_start = week_start.and_then(|day| Weekday::from_monday_one_offset(day).ok());
+        let week_start = week_start.ok_or_else(|| {
+            let text = format!("board {} has an invalid first day of the week", self.slug);
+            ranking::Error::Corrupt(text)
+        })?;
+        Ok(Calendar { week_start, ..calendar.reset_at(self.reset_hour)? })
     }
 
     /// The board's former numbers of shards, and whether a move to the present one is still under
@@ -267,7 +214,7 @@ impl Model {
 }
 
 /// The row of a new public board with these rules, still without a number; `time_zone` is the name
-/// of `rules.zone`.
+/// of its calendar's zone.
 pub fn of_rules(
     slug: &str,
     title: &str,
@@ -287,6 +234,8 @@ pub fn of_rules(
         min_score: rules.min,
         max_score: rules.max,
         time_zone: time_zone.to_owned(),
+        reset_hour: rules.calendar.reset_hour.into(),
+        week_start: rules.calendar.week_start.to_monday_one_offset().into(),
         shards: rules.shards.into(),
         segment_by: "[]".to_owned(),
         visibility: Visibility::Public,
@@ -308,24 +257,6 @@ pub fn of_rules(
         display: None,
         search: search_lines(slug, title, &[]),
     }
-}
-
-/// The windows of a new board besides `all`. `retained` says how many past periods a window keeps;
-/// the default is all.
-pub fn first_windows(rules: &Rules, retained: &BTreeMap<Window, Option<u32>>) -> Vec<WindowRow> {
-    let row = |&window: &Window| {
-        let mut row = WindowRow::new(window, 1, WindowState::Whole);
-        let retain = retained.get(&window).copied().flatten();
-        row.retain = retain.unwrap_or(row.retain);
-        row.hidden = !rules.is_shown(window);
-        row
-    };
-    rules.windows.iter().skip(1).map(row).collect()
-}
-
-/// Windows as JSON, the form of the column.
-pub fn windows_text(windows: &[WindowRow]) -> String {
-    serde_json::to_string(windows).expect("names and numbers have a JSON form")
 }
 
 /// The longest segment, in bytes: an attribute, a colon and a text of 200 characters.

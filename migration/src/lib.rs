@@ -7,6 +7,7 @@ mod m20261123_000002_fallback_indexes;
 mod m20261123_000003_board_changes;
 mod m20261124_000004_display;
 mod m20261124_000005_metadata;
+mod m20261124_000006_board_calendar;
 mod statement;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261123_000003_board_changes::Migration),
             Box::new(m20261124_000004_display::Migration),
             Box::new(m20261124_000005_metadata::Migration),
+            Box::new(m20261124_000006_board_calendar::Migration),
         ]
     }
 }

@@ -14,8 +14,8 @@ use crate::board::layout::Layouts;
 use crate::board::rules::Rules;
 use crate::error::{Error, Result};
 use crate::id::BoardNo;
-use crate::window::Window;
 use crate::window::seal::Sealed;
+use crate::window::{Period, Window};
 
 /// Which scores are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -140,6 +140,16 @@ impl Board {
     /// filled.
     pub fn is_whole(&self, window: Window) -> bool {
         self.added.get(&window).is_none_or(|added| added.is_whole)
+    }
+
+    /// True if the standings of a window's period contain all earlier events: false while a new
+    /// window, or a new season, is being filled.
+    pub fn is_filled(&self, window: Window, period: &Period) -> bool {
+        if window == Window::Season {
+            let season = self.rules.calendar.season_named(&period.label);
+            return season.is_some_and(|season| season.is_ready);
+        }
+        self.is_whole(window)
     }
 
     /// The progress of sealing in a window.

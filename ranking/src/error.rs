@@ -71,6 +71,12 @@ impl Error {
     }
 }
 
+/// An instant for a message, from Unix milliseconds.
+pub fn shown_instant(at_ms: i64) -> String {
+    let instant = jiff::Timestamp::from_millisecond(at_ms);
+    instant.map_or_else(|_| format!("{at_ms} ms"), |instant| instant.to_string())
+}
+
 /// A client's text as it stands in a message: quoted, escaped, and cut to 64 characters.
 pub fn shown(text: &str) -> String {
     const CHARS_MAX: usize = 64;

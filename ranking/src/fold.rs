@@ -155,7 +155,7 @@ mod tests {
 
         #[test]
         fn folding_through_keys_loses_nothing(rules in rules(), events in events()) {
-            let period = Window::All.period_at(0, &rules.zone).unwrap();
+            let period = Window::All.period_at(0, &rules.calendar).unwrap();
             let mut stored = None;
             for &event in &events {
                 let state = stored.map(|key| rules.state(Window::All, &period, key));

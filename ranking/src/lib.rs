@@ -31,4 +31,4 @@ pub mod submission;
 pub mod text;
 pub mod window;
 
-pub use error::{Error, Result, shown};
+pub use error::{Error, Result, shown, shown_instant};

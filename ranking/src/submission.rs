@@ -175,12 +175,16 @@ pub struct Periods {
 impl Periods {
     /// [`Window::period_at`], cached.
     pub fn at(&mut self, board: &Board, window: Window, at_ms: i64) -> Result<Period> {
+        // A bisection is not slow, and another generation of the board may have other seasons.
+        if window == Window::Season {
+            return window.period_at(at_ms, &board.rules.calendar);
+        }
         let known = self.known.entry((board.no, window)).or_default();
         let last = known.range(..=at_ms).next_back();
         if let Some((_, period)) = last.filter(|(_, period)| period.is_present(at_ms)) {
             return Ok(period.clone());
         }
-        let period = window.period_at(at_ms, &board.rules.zone)?;
+        let period = window.period_at(at_ms, &board.rules.calendar)?;
         if known.len() >= PERIODS_MAX {
             known.clear();
         }
@@ -202,6 +206,9 @@ impl Periods {
         for &window in &board.rules.windows {
             for segment in std::iter::once("").chain(segments.iter().map(String::as_str)) {
                 let mut period = self.at(board, window, at_ms)?;
+                if period.is_gap() {
+                    continue;
+                }
                 let id = StandingsId::of(board, segment, window, &period);
                 let Some(rolling) = window.rolling() else {
                     standings.push((id, period));

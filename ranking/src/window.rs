@@ -1,19 +1,23 @@
-//! Windows and their periods: the half-open span that an instant belongs to, in a board's time
-//! zone.
+//! Windows and their periods: the half-open span that an instant belongs to, in a board's calendar.
 //!
 //! A period is defined by its boundaries, not by local dates: where clocks went back across
 //! midnight (America/St_Johns until 2011), a local date ended and began again, yet a period is one
 //! span.
 
 pub mod calendar;
+mod dated;
 mod hour;
 mod name;
 pub mod period;
 pub mod roll;
 pub mod seal;
+pub mod season;
 
+pub use calendar::Calendar;
 pub use name::parse_zone;
 pub use period::{AT_MS_MAX, ListedPeriod, Period};
+
+use self::season::SEASON_DAYS_MAX;
 
 const HOUR_S: i64 = 3600;
 
@@ -34,7 +38,7 @@ pub enum Window {
     Hourly,
     /// A local day: 23 to 25 hours when clocks change.
     Daily,
-    /// An ISO week, from Monday.
+    /// A week from the calendar's first day; an ISO week from Monday.
     Weekly,
     /// A calendar month.
     Monthly,
@@ -42,6 +46,8 @@ pub enum Window {
     Quarterly,
     /// A calendar year.
     Yearly,
+    /// Periods that the board's owner lists, with gaps between them.
+    Season,
     /// The present period and some before it: `7d`, `24h`, `12w`, `3mo`.
     Rolling(Rolling),
     /// Everything since the board began; each score loses half its weight with every half-life:
@@ -105,7 +111,7 @@ impl HalfLife {
 
 impl Window {
     /// Every window without a number in its name, `all` first.
-    pub const EVERY: [Self; 7] = [
+    pub const EVERY: [Self; 8] = [
         Self::All,
         Self::Hourly,
         Self::Daily,
@@ -113,7 +119,13 @@ impl Window {
         Self::Monthly,
         Self::Quarterly,
         Self::Yearly,
+        Self::Season,
     ];
+
+    /// The windows with one period after another that the clock and the calendar tell, the shortest
+    /// first.
+    pub const CALENDAR: [Self; 6] =
+        [Self::Hourly, Self::Daily, Self::Weekly, Self::Monthly, Self::Quarterly, Self::Yearly];
 
     /// The rolling window; `None` for another kind.
     pub fn rolling(self) -> Option<Rolling> {
@@ -142,6 +154,7 @@ impl Window {
             Self::Monthly => 32 * 24,
             Self::Quarterly => 93 * 24,
             Self::Yearly => 367 * 24,
+            Self::Season => SEASON_DAYS_MAX * 24,
             Self::Rolling(rolling) => {
                 let each_ms = rolling.base().longest_ms()?;
                 return Some(i64::from(rolling.count) * each_ms);
@@ -155,6 +168,7 @@ impl Window {
 mod tests {
     use jiff::Timestamp;
 
+    use super::calendar::Weekday;
     use super::*;
     use proptest::prelude::*;
 
@@ -170,12 +184,22 @@ mod tests {
         "America/Sao_Paulo",
     ];
 
+    fn calendars() -> impl Strategy<Value = Calendar> {
+        let zones = proptest::sample::select(&ZONES[..]);
+        (zones, 0_i32..24, 1_i8..=7).prop_map(|(zone, reset_hour, week_start)| {
+            let calendar = Calendar::of_zone(parse_zone(zone).unwrap());
+            let week_start = Weekday::from_monday_one_offset(week_start).unwrap();
+            Calendar { week_start, ..calendar.reset_at(reset_hour).unwrap() }
+        })
+    }
+
     fn ms(text: &str) -> i64 {
         text.parse::<Timestamp>().unwrap().as_millisecond()
     }
 
     fn hours(window: Window, at: &str, zone: &str) -> (String, f64) {
-        let period = window.period_at(ms(at), &parse_zone(zone).unwrap()).unwrap();
+        let calendar = Calendar::of_zone(parse_zone(zone).unwrap());
+        let period = window.period_at(ms(at), &calendar).unwrap();
         (period.label, (period.end_ms.unwrap() - period.start_ms) as f64 / 3_600_000.0)
     }
 
@@ -253,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_label_that_names_no_period_is_refused_with_an_example() {
-        let zone = parse_zone("Pacific/Apia").unwrap();
+        let calendar = Calendar::of_zone(parse_zone("Pacific/Apia").unwrap());
         for (window, label) in [
             (Window::Daily, "2011-12-30"),
             (Window::Daily, "2025-02-29"),
@@ -271,7 +295,7 @@ mod tests {
             (Window::All, "2025"),
             (Window::Daily, ""),
         ] {
-            let refused = window.period_named(label, &zone).unwrap_err().to_string();
+            let refused = window.period_named(label, &calendar).unwrap_err().to_string();
             assert!(refused.contains("such as"), "{refused}");
         }
     }
@@ -303,10 +327,10 @@ mod tests {
 
     #[test]
     fn a_rolling_window_is_named_by_its_last_period() {
-        let zone = parse_zone("Europe/London").unwrap();
+        let calendar = Calendar::of_zone(parse_zone("Europe/London").unwrap());
         let check = |window: &str, at: &str, label: &str, start: &str, end: &str| {
             let window: Window = window.parse().unwrap();
-            let period = window.period_at(ms(at), &zone).unwrap();
+            let period = window.period_at(ms(at), &calendar).unwrap();
             let expected = (label.to_owned(), ms(start), Some(ms(end)));
             assert_eq!((period.label, period.start_ms, period.end_ms), expected);
         };
@@ -343,19 +367,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn periods_are_contiguous_and_hold_their_instants(at_ms in 0_i64..4_200_000_000_000, zone in proptest::sample::select(&ZONES[..])) {
-            let zone = parse_zone(zone).unwrap();
+        fn periods_are_contiguous_and_hold_their_instants(at_ms in 0_i64..4_200_000_000_000, calendar in calendars()) {
             let rolling = ["1d", "7d", "24h", "5w", "3mo", "decay:36h"].map(|name| name.parse().unwrap());
-            for window in Window::EVERY.into_iter().chain(rolling) {
-                let period = window.period_at(at_ms, &zone).unwrap();
+            for window in [Window::All].into_iter().chain(Window::CALENDAR).chain(rolling) {
+                let period = window.period_at(at_ms, &calendar).unwrap();
                 prop_assert!(period.start_ms <= period.present_from_ms && period.present_from_ms <= at_ms);
-                prop_assert_eq!(window.period_named(&period.label, &zone).unwrap(), period.clone());
-                prop_assert_eq!(&window.period_at(period.present_from_ms, &zone).unwrap(), &period);
+                prop_assert_eq!(window.period_named(&period.label, &calendar).unwrap(), period.clone());
+                prop_assert_eq!(&window.period_at(period.present_from_ms, &calendar).unwrap(), &period);
                 let Some(end_ms) = period.end_ms else { continue };
                 prop_assert!(at_ms < end_ms);
                 prop_assert!(end_ms - period.start_ms <= window.longest_ms().unwrap());
-                prop_assert_eq!(&window.period_at(end_ms - 1, &zone).unwrap(), &period);
-                let next = window.period_at(end_ms, &zone).unwrap();
+                prop_assert_eq!(&window.period_at(end_ms - 1, &calendar).unwrap(), &period);
+                let next = window.period_at(end_ms, &calendar).unwrap();
                 prop_assert_eq!(next.present_from_ms, end_ms);
                 prop_assert_ne!(next.label, period.label);
             }

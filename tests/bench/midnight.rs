@@ -240,7 +240,7 @@ impl World {
     async fn ready(&self, at_ms: i64) -> u64 {
         let mut entries = 0;
         for board in &self.boards {
-            let period = self.window.period_at(at_ms, &board.rules.zone).unwrap();
+            let period = self.window.period_at(at_ms, &board.rules.calendar).unwrap();
             let id = StandingsId::of(board, "", self.window, &period);
             let partition = self.stores.partition_of(board);
             let size = self.stores.deployment.store.shard_size(partition, &id).await;

@@ -11,6 +11,19 @@ pub const UPDATE_BOARD: &str = "
         id slug title maxLatenessSeconds windows { name ready retain }
     } } }";
 
+pub const ADD_SEASON: &str = "
+    mutation($input: AddSeasonInput!) { addSeason(input: $input) {
+        board { slug } season { name startsAt endsAt ready }
+    } }";
+
+pub const REMOVE_SEASON: &str = "
+    mutation($input: RemoveSeasonInput!) { removeSeason(input: $input) {
+        removed board { seasons { name } }
+    } }";
+
+pub const SEASONS: &str = "
+    query($slug: String!) { board(slug: $slug) { seasons { name startsAt endsAt ready } } }";
+
 pub const DELETE_BOARD: &str =
     "mutation($slug: String!) { deleteBoard(input: { slug: $slug }) { deletedBoardId } }";
 

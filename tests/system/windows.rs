@@ -1,5 +1,6 @@
 //! Windows and their periods.
 
+mod calendars;
 mod changes;
 mod decay;
 mod local_time;
@@ -9,3 +10,4 @@ mod rolling;
 mod rolling_boards;
 mod seals;
 mod seals_cut_short;
+mod seasons;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use engine::deployment::Deployment;
 use engine::integrity::look::is_sealing;
 use engine::integrity::repair::ForeignKey;
-use entity::board::{self, WindowState};
+use entity::board;
 use entity::integrity::integrity_finding::Kind;
 use ranking::board::Board;
 use ranking::id::{BoardNo, PartitionNo};
@@ -131,12 +131,12 @@ fn foreign_key(
     foreign.push(Finding::of_no_member(Kind::Phantom, no, partition, what).noted(note));
 }
 
-/// The windows that are being filled or dropped, with the generations that introduced them. Readers
-/// do not see them.
+/// The windows that are being filled or dropped, or have such seasons, with the generations that
+/// introduced them. Readers do not see what is not filled.
 fn unfinished_windows(row: &board::Model) -> Result<BTreeSet<(Window, u32)>> {
     let mut unfinished = BTreeSet::new();
     for window in row.window_rows()? {
-        if window.state != WindowState::Whole {
+        if !window.is_settled() {
             unfinished.insert((window.name.parse()?, window.since));
         }
     }

@@ -240,9 +240,9 @@ impl PartitionDiff<'_> {
         if id.window.rolling().is_none() {
             return Ok(true);
         }
-        let zone = &self.board.rules.zone;
-        let period = id.window.period_named(&id.period, zone)?;
-        Ok(rolls.reach(id, &period, zone)? == Coverage::Complete)
+        let calendar = &self.board.rules.calendar;
+        let period = id.window.period_named(&id.period, calendar)?;
+        Ok(rolls.reach(id, &period, calendar)? == Coverage::Complete)
     }
 
     /// Finds standings of `by_history` whose period the list of periods does not name. Returns what
@@ -271,7 +271,7 @@ impl PartitionDiff<'_> {
             for (id, start) in ids.iter().zip(store.listed(lists).await?) {
                 lines.push(format!("{id} {start:?}"));
                 if by_history.contains(id) {
-                    let period = id.window.period_named(&id.period, &board.rules.zone)?;
+                    let period = id.window.period_named(&id.period, &board.rules.calendar)?;
                     if start != Some(period.present_from_ms as f64) {
                         unlisted.insert(id.clone(), period);
                     }

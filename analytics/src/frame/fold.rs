@@ -72,6 +72,9 @@ pub fn folded(
     let base = window.rolling().map_or(window, |rolling| rolling.base());
     let mut periods = periods(board, base, events.span_ms)?;
     let mut with_period = in_periods(with_tick(events.scores(), board), &periods);
+    if window == Window::Season {
+        with_period = with_period.filter(col("period").gt_eq(lit(0_i64)));
+    }
     let sealed_ms = board.sealed(window).sealing_before_ms;
     let kept_from = |periods: &[Period]| {
         let kept = periods.partition_point(|period| period.present_from_ms < sealed_ms);
@@ -228,19 +231,30 @@ pub(crate) mod tests {
     use ranking::id::{BoardNo, MemberId};
     use ranking::score::rank_key::RankKey;
     use ranking::standings_id::StandingsId;
+    use ranking::window::calendar::{Calendar, Weekday};
+    use ranking::window::season::Season;
     use std::collections::{BTreeMap, HashSet};
 
     pub(crate) fn boards() -> impl Strategy<Value = Board> {
         let zones =
             ["UTC", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu", "Europe/London"];
+        // Around the events, in hours since 1970.
+        let hours = [484_222, 484_224, 484_226, 484_228, 484_405, 484_410, 489_287, 489_290];
+        let bounds_ms = hours.map(|hour: i64| hour * 3_600_000).to_vec();
+        let seasons = proptest::sample::subsequence(bounds_ms, 0..=8);
+        let calendars = (proptest::sample::select(zones.to_vec()), 0_i32..24, 1_i8..=7, seasons);
         let directions = prop_oneof![Just(Direction::HighFirst), Just(Direction::LowFirst)];
         let policies = prop_oneof![Just(Policy::Sum), Just(Policy::Best), Just(Policy::Latest)];
         let ties =
             prop_oneof![Just(TieBreak::Earliest), Just(TieBreak::Latest), Just(TieBreak::Member)];
-        (directions, policies, ties, proptest::sample::select(zones.to_vec())).prop_filter_map(
+        (directions, policies, ties, calendars).prop_filter_map(
             "LATEST needs a time",
-            |(direction, policy, tie_break, zone)| {
-                let zone = ranking::window::parse_zone(zone).unwrap();
+            |(direction, policy, tie_break, (zone, reset_hour, week_start, seasons))| {
+                let calendar = Calendar::of_zone(ranking::window::parse_zone(zone).unwrap());
+                let calendar = calendar.reset_at(reset_hour).unwrap();
+                let season = |of: &[i64]| Season::new(&of[0].to_string(), of[0], of[1]).unwrap();
+                let seasons = seasons.chunks_exact(2).map(season).collect();
+                let week_start = Weekday::from_monday_one_offset(week_start).unwrap();
                 let rolling = ["1d", "3h", "2d", "4d", "2w", "2mo"];
                 let rolling = rolling.map(|name| name.parse().unwrap());
                 let decaying = ["decay:1h", "decay:3d"].map(|name| name.parse().unwrap());
@@ -254,7 +268,7 @@ pub(crate) mod tests {
                     tie_break,
                     min: -500,
                     max: 500,
-                    zone,
+                    calendar: Calendar { week_start, ..calendar }.with_seasons(seasons).unwrap(),
                     windows,
                     ..Default::default()
                 });

@@ -204,11 +204,11 @@ fn periods(board: &Board, (first_ms, last_ms): (i64, i64)) -> Result<(Window, Ve
         days if days / 7 <= PERIODS_MAX => Window::Weekly,
         _ => Window::Monthly,
     };
-    let mut periods = vec![window.period_at(first_ms, &board.rules.zone)?];
+    let mut periods = vec![window.period_at(first_ms, &board.rules.calendar)?];
     while let Some(end_ms) =
         periods.last().and_then(|period| period.end_ms).filter(|&end_ms| end_ms <= last_ms)
     {
-        periods.push(window.period_at(end_ms, &board.rules.zone)?);
+        periods.push(window.period_at(end_ms, &board.rules.calendar)?);
     }
     Ok((window, periods))
 }

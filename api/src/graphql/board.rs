@@ -1,34 +1,33 @@
 //! Boards and their windows.
 
+pub mod deletion;
 pub mod display;
 pub mod input;
+pub mod list;
+pub mod season;
 pub(crate) mod segments;
 pub mod window;
 
 use std::sync::Arc;
 
-use async_graphql::connection::{Edge, EmptyFields};
+use async_graphql::connection::EmptyFields;
 use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::board as row;
-use entity::board::display::Filter;
-use ranking::id::check_slug;
 
-use super::board::display::{ScoreFormat, checked_tags};
+use super::board::display::ScoreFormat;
 use super::board::input::no_board;
+use super::board::season::Season;
 use super::board::segments::segments_page;
 use super::board::window::BoardWindow;
 use super::price;
 use super::request::{RequestState, app, state};
 use super::standings::period::{Period, PeriodTotal, periods_page};
-use super::standings::{Choice, Standings, StandingsOf};
-use super::types;
-use super::types::connection::{Connection, Page, PageCursor, no_cursor};
+use super::standings::{Standings, StandingsOf};
+use super::types::connection::{Connection, Page};
 use super::types::global_id::{BoardName, GlobalId};
-use super::types::scalar::{DateTime, Decimal, int};
+use super::types::scalar::{DateTime, Decimal};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
-use crate::error::Error;
-use crate::loader::totals::Total;
 
 /// The order of scores.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +61,26 @@ pub enum TieBreak {
     Latest,
     /// The member with the smaller key, by bytes, ranks higher.
     Member,
+}
+
+/// A day of the week.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "ranking::window::calendar::Weekday")]
+pub enum Weekday {
+    /// Monday.
+    Monday,
+    /// Tuesday.
+    Tuesday,
+    /// Wednesday.
+    Wednesday,
+    /// Thursday.
+    Thursday,
+    /// Friday.
+    Friday,
+    /// Saturday.
+    Saturday,
+    /// Sunday.
+    Sunday,
 }
 
 /// The clients that may read a board.
@@ -121,75 +140,6 @@ pub(crate) async fn of_number(
     let known = state(ctx).loaders.board(no).await?;
     let living = known.filter(|known| known.row.deleted_at_ms.is_none());
     Ok(living.map(Board))
-}
-
-/// A page of the boards of a filter, ordered by slug.
-///
-/// # Errors
-/// `LIMIT_EXCEEDED` if the points of the request are spent.
-pub(crate) async fn list(
-    ctx: &Context<'_>,
-    filter: Filter,
-    page: Page,
-) -> crate::error::Result<Connection<Board, BoardTotal>> {
-    let _reading = state(ctx).loaders.reading();
-    let slug_of = |cursor: &String| {
-        let slug: String = PageCursor::place(cursor)?;
-        check_slug(&slug).map_err(|_| no_cursor(cursor))?;
-        Ok::<_, Error>(slug)
-    };
-    let db = &app(ctx).deployment.reads;
-    let (Page::Forward { limit, .. } | Page::Backward { limit, .. }) = &page;
-    state(ctx).spend(price::select(*limit))?;
-    if filter.text.is_some() || !filter.tags.is_empty() {
-        // SQL looks at every board until the page is full.
-        let all = Filter { public_only: filter.public_only, ..Filter::default() };
-        price::total(state(ctx), Total::Boards(all), price::counted_rows).await?;
-    }
-    let (rows, has_previous, has_next) = match page {
-        Page::Forward { limit, after } => {
-            let after = after.as_ref().map(slug_of).transpose()?;
-            let (rows, more) = row::page_after(db, &filter, after.as_deref(), limit).await?;
-            (rows, after.is_some(), more)
-        }
-        Page::Backward { limit, before } => {
-            let before = before.as_ref().map(slug_of).transpose()?;
-            let (rows, more) = row::page_before(db, &filter, before.as_deref(), limit).await?;
-            (rows, more, before.is_some())
-        }
-    };
-    let total = BoardTotal(filter);
-    let mut connection = Connection::with_additional_fields(has_previous, has_next, total);
-    for row in rows {
-        connection.edges.push(Edge::new(PageCursor::of(&row.slug), Board(CachedBoard::new(row)?)));
-    }
-    Ok(connection)
-}
-
-/// The filter of a search for boards that the client may see.
-///
-/// # Errors
-/// `BAD_USER_INPUT`, `LIMIT_EXCEEDED` for too many tags.
-pub(crate) fn filter(
-    state: &RequestState,
-    text: Option<String>,
-    tags: &[String],
-) -> crate::error::Result<Filter> {
-    let text = text.map(|text| types::scalar::text("query", text)).transpose()?;
-    let public_only = state.principal.is_none();
-    Ok(Filter { public_only, text, tags: checked_tags(tags)? })
-}
-
-/// The total of a connection of boards, counted only if a query asks for it.
-pub struct BoardTotal(Filter);
-
-#[Object]
-impl BoardTotal {
-    /// The number of boards on all pages.
-    async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let total = Total::Boards(self.0.clone());
-        Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)
-    }
 }
 
 /// A ranking with fixed rules.
@@ -275,6 +225,17 @@ impl Board {
         &self.0.row.time_zone
     }
 
+    /// The hour of the local clock at which days begin, and weeks, months, quarters and years with
+    /// their first day; fixed at creation.
+    async fn reset_hour(&self) -> i32 {
+        self.0.row.reset_hour
+    }
+
+    /// The day with which weeks begin; fixed at creation.
+    async fn week_start(&self) -> Weekday {
+        self.0.board.rules.calendar.week_start.into()
+    }
+
     /// The number of Redis sorted sets that the entries of each window and period are spread over.
     async fn shards(&self) -> i32 {
         self.0.board.rules.shards.into()
@@ -303,6 +264,11 @@ impl Board {
     /// The windows of the board; "all" is always the first.
     async fn windows(&self) -> Vec<BoardWindow> {
         self.0.board.rules.shown().map(|window| BoardWindow::new(&self.0, window)).collect()
+    }
+
+    /// The seasons of the window "season", in the order of time; at most 200.
+    async fn seasons(&self) -> Vec<Season> {
+        self.0.board.rules.calendar.seasons.iter().cloned().map(Season).collect()
     }
 
     /// The time of creation.
@@ -339,8 +305,7 @@ impl Board {
         last: Option<i32>,
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
     ) -> Result<Option<Connection<Period, PeriodTotal>>> {
-        let choice = Choice { window, ..Choice::default() };
-        let standings = Standings::choose(app(ctx), &self.0, choice, state(ctx).now_ms)
+        let standings = Standings::of_window(app(ctx), &self.0, &window, state(ctx).now_ms)
             .map_err(|error| if error.argument.is_some() { error.at("window") } else { error })?;
         let page = Page::new(first, after, last, before)?;
         Ok(Some(Box::pin(periods_page(ctx, standings, page)).await?))

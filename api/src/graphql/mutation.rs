@@ -3,9 +3,13 @@
 use async_graphql::{Context, Object, Result};
 
 use super::board::Board;
+use super::board::deletion::{DeleteBoardInput, DeleteBoardPayload, delete};
 use super::board::input::{
-    CreateBoardInput, CreateBoardPayload, DeleteBoardInput, DeleteBoardPayload, UpdateBoardInput,
-    UpdateBoardPayload, create, delete, update,
+    CreateBoardInput, CreateBoardPayload, UpdateBoardInput, UpdateBoardPayload, create, update,
+};
+use super::board::season::{
+    AddSeasonInput, AddSeasonPayload, RemoveSeasonInput, RemoveSeasonPayload, add_season,
+    remove_season,
 };
 use super::event::amendment::{
     RemoveEntryInput, RemoveEntryPayload, VoidEventInput, VoidEventPayload, remove_entry,
@@ -63,6 +67,30 @@ impl Mutation {
         let deleted = delete(app(ctx), &input.slug).await?;
         state(ctx).loaders.clear().await;
         Ok(Some(deleted))
+    }
+
+    /// Lists a season of a board, which must have the window "season". Scores that the board has
+    /// already count in it. Needs scope admin.
+    async fn add_season(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The board and the season.")] input: AddSeasonInput,
+    ) -> Result<Option<AddSeasonPayload>> {
+        let _change = state(ctx).changes.enter();
+        state(ctx).require(Scope::Admin)?;
+        Ok(Some(add_season(app(ctx), &input).await?))
+    }
+
+    /// Takes back a season that has not begun; does nothing if the board has none of that name.
+    /// Needs scope admin.
+    async fn remove_season(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The board and the season.")] input: RemoveSeasonInput,
+    ) -> Result<Option<RemoveSeasonPayload>> {
+        let _change = state(ctx).changes.enter();
+        state(ctx).require(Scope::Admin)?;
+        Ok(Some(remove_season(app(ctx), &input).await?))
     }
 
     /// Submits scores to a board. Each score is accepted or rejected on its own, so read each

@@ -6,8 +6,9 @@ use async_graphql::{Context, ID, Interface, Object, Result, SimpleObject};
 use ranking::id::MemberId;
 use ranking::shown;
 
+use super::board::list::BoardTotal;
 use super::board::window::BoardWindow;
-use super::board::{self, Board, BoardTotal};
+use super::board::{self, Board};
 use super::event::{self, ScoreEvent};
 use super::integrity::{self, Finding, IntegrityRun, IntegrityRunTotal};
 use super::job::{self, Job, JobKind, JobTotal};
@@ -103,9 +104,9 @@ impl Query {
         last: Option<i32>,
         #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
     ) -> Result<Option<Connection<Board, BoardTotal>>> {
-        let filter = board::filter(state(ctx), query, &tags)?;
+        let filter = board::list::filter(state(ctx), query, &tags)?;
         let page = Page::new(first, after, last, before)?;
-        Ok(Some(Box::pin(board::list(ctx, filter, page)).await?))
+        Ok(Some(Box::pin(board::list::list(ctx, filter, page)).await?))
     }
 
     /// The member with this key; null if there is none. A member is created by its first accepted
@@ -208,7 +209,7 @@ async fn node(ctx: &Context<'_>, id: &str) -> crate::error::Result<Option<Node>>
         }
         GlobalId::Period(board, window, label) => match window_of(ctx, &board, &window).await? {
             Some((board, window)) => {
-                let period = window.period_named(&label, &board.board.rules.zone)?;
+                let period = window.period_named(&label, &board.board.rules.calendar)?;
                 Some(Period::new(&board, window, &period, state(ctx).now_ms).into())
             }
             None => None,

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use entity::board::{self, WindowRow, WindowState};
+use entity::board::{self, WindowRow};
 use entity::error::Result;
 use entity::sql::signs::{self, Signs};
 use ranking::commit::Head;
@@ -250,7 +250,7 @@ impl State {
         if row.deleted_at_ms.is_none() && row.reshard.is_some() {
             self.moving.insert(no);
         }
-        if windows.iter().any(|window| window.state != WindowState::Whole) {
+        if !windows.iter().all(WindowRow::is_settled) {
             self.unfinished.insert(no);
         }
         let at_once = |is_due: bool| is_due.then_some(AT_ONCE_MS);

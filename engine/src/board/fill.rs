@@ -29,7 +29,9 @@ pub(crate) async fn fill(
     windows: &BTreeSet<(Window, u32)>,
 ) -> Result<()> {
     let mark = partition.archive_mark(board.no).await?;
-    if mark.closing_seq > 0 {
+    // The archive has no event of a season that is not sealed.
+    let is_of_archive = |(window, _): &(Window, u32)| *window != Window::Season;
+    if mark.closing_seq > 0 && windows.iter().any(is_of_archive) {
         return Err(ranking::Error::Corrupt(format!(
             "board {} has windows to fill, but events of it are archived",
             board.no
@@ -61,7 +63,7 @@ async fn stage_and_put(
     let replay = replay(partition, board, staged).await?;
     for change in replay.changes()? {
         let StandingsChange { id, entries, .. } = change;
-        let period = id.window.period_named(&id.period, &board.rules.zone)?;
+        let period = id.window.period_named(&id.period, &board.rules.calendar)?;
         let entries = entries.into_iter();
         let mut entries: Vec<(RankKey, MemberId)> =
             entries.filter_map(|(member, key)| Some((key?, member))).collect();
@@ -75,9 +77,13 @@ async fn stage_and_put(
         return Ok(Step::Stale);
     }
     loop {
-        let step = staged.put(STANDINGS_MAX).await?;
-        if step != Step::GoesOn {
-            return Ok(step);
+        match staged.put(STANDINGS_MAX).await? {
+            Step::GoesOn => {}
+            // A season that was taken back may have entries.
+            Step::Done if staged.windows().contains(&Window::Season) => {
+                return staged.drop_others().await;
+            }
+            step => return Ok(step),
         }
     }
 }

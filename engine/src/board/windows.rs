@@ -14,6 +14,7 @@ use ranking::window::Window;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::board::fill::fill;
+use crate::board::season;
 use crate::deployment::Deployment;
 use crate::job::{self, Begun};
 use crate::seal;
@@ -103,9 +104,8 @@ pub async fn unfinished(
 ) -> Result<(Vec<board::Model>, Option<Error>)> {
     let (mut unfinished, mut failed) = (vec![], None);
     for row in board::living_of_numbers(&deployment.db, numbers).await?.into_values() {
-        let is_whole = |window: &WindowRow| window.state == WindowState::Whole;
         match row.window_rows() {
-            Ok(windows) if windows.iter().all(is_whole) || row.reshard.is_some() => {}
+            Ok(windows) if windows.iter().all(WindowRow::is_settled) || row.reshard.is_some() => {}
             Ok(_) => unfinished.push(row),
             Err(error) => failed = Some(error.into()),
         }
@@ -115,7 +115,7 @@ pub async fn unfinished(
 
 /// Fills a board's new windows and removes dropped ones, as a job. Does nothing if another job
 /// rebuilds its standings, or if the job failed a moment ago. If the history does not fit into a
-/// window, as late scores may exceed its range, the window is dropped again.
+/// window, as late scores may exceed its range, the window is dropped again; so is a season.
 ///
 /// # Errors
 /// If a store fails, or the board changes in between; call it again.
@@ -128,7 +128,12 @@ pub async fn finish(deployment: &Deployment, row: &board::Model) -> Result<()> {
     let Begun::Running(job) = job::begin(db, &deployment.clock, kind, Some(row.no)).await? else {
         return Ok(());
     };
-    let finished = fill_and_drop(deployment, row).await;
+    // The row may have changed while another job was running.
+    let row = match board::find(db, row.no).await? {
+        Some(row) if row.deleted_at_ms.is_none() && row.reshard.is_none() => row,
+        _ => return job.end(Ok("the board has changed")).await,
+    };
+    let finished = fill_and_drop(deployment, &row).await;
     let reason = finished.as_ref().err().map(ToString::to_string);
     let outcome = reason.as_deref().map_or(Ok("the windows match the board's row"), Err);
     job.end(outcome).await?;
@@ -137,13 +142,18 @@ pub async fn finish(deployment: &Deployment, row: &board::Model) -> Result<()> {
             tracing::error!(
                 board = row.slug,
                 reason,
-                "the history does not fit into a new window; the window is dropped"
+                "the history does not fit into a new window or season; it is dropped"
             );
             let mut windows = row.window_rows()?;
-            for window in windows.iter_mut().filter(|window| window.state == WindowState::Filling) {
-                window.state = WindowState::Dropped;
+            for window in &mut windows {
+                let seasons = window.seasons.iter_mut().map(|season| &mut season.state);
+                for state in seasons.chain([&mut window.state]) {
+                    if *state == WindowState::Filling {
+                        *state = WindowState::Dropped;
+                    }
+                }
             }
-            put_windows(deployment, row, &windows, row.generation + 1).await
+            put_windows(deployment, &row, &windows, row.generation + 1).await
         }
         finished => finished,
     }
@@ -185,7 +195,15 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
             .map(|window| Ok((window.name.parse()?, window.since)))
             .collect::<Result<BTreeSet<(Window, u32)>>>()
     };
-    let (filling, dropped) = (of_state(WindowState::Filling)?, of_state(WindowState::Dropped)?);
+    let (mut filling, dropped) = (of_state(WindowState::Filling)?, of_state(WindowState::Dropped)?);
+    if of_state(WindowState::Whole)?.iter().any(|(window, _)| !board.is_whole(*window)) {
+        for &partition in &partitions {
+            partition.settle().await?;
+        }
+        if season::needs_fill(deployment, row).await? {
+            filling.insert((Window::Season, board.generation_of(Window::Season)));
+        }
+    }
     for &partition in &partitions {
         if !filling.is_empty() {
             fill(partition, &board, &filling).await?;
@@ -213,7 +231,7 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
         .window_rows()?
         .into_iter()
         .filter(|window| window.state != WindowState::Dropped)
-        .map(|window| WindowRow { state: WindowState::Whole, ..window })
+        .map(WindowRow::settled)
         .collect();
     put_windows(deployment, row, &whole, row.generation).await
 }

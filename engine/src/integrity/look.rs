@@ -151,16 +151,16 @@ pub fn is_sealing(board: &Board, id: &StandingsId) -> bool {
     if sealing_before_ms == NEVER_MS {
         return false;
     }
-    let period = id.window.period_named(&id.period, &board.rules.zone);
+    let period = id.window.period_named(&id.period, &board.rules.calendar);
     period.is_ok_and(|period| period.present_from_ms < sealing_before_ms)
 }
 
 /// True if standings are being prepared for the next period: members without an entry may still be
 /// carried.
 pub(crate) fn is_on_its_way(board: &Board, id: &StandingsId, rolls: &Rolls) -> bool {
-    let zone = &board.rules.zone;
-    let period = id.window.period_named(&id.period, zone);
-    let reach = period.and_then(|period| rolls.reach(id, &period, zone));
+    let calendar = &board.rules.calendar;
+    let period = id.window.period_named(&id.period, calendar);
+    let reach = period.and_then(|period| rolls.reach(id, &period, calendar));
     id.window.rolling().is_some() && reach == Ok(Coverage::Partial)
 }
 

@@ -181,7 +181,7 @@ impl Change for Listing<'_> {
         let (kinds, listed) = (store.kinds(&names).await?, store.listed(&lists).await?);
         let (mut writes, mut noted) = (Writes::default(), 0);
         for ((id, kind), start) in self.unlisted.iter().zip(kinds).zip(listed) {
-            let period = id.window.period_named(&id.period, &self.board.rules.zone)?;
+            let period = id.window.period_named(&id.period, &self.board.rules.calendar)?;
             let is_sealed = is_sealed(&seals, &tail, id, &period);
             if kind == "zset" && !is_sealed && start != Some(period.present_from_ms as f64) {
                 writes.note_period(keys, partition.no, id, period.present_from_ms);

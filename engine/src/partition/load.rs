@@ -103,7 +103,7 @@ impl Partition<'_> {
             let Some(board) = boards.get(&no) else {
                 continue;
             };
-            let begun_ms = window.period_at(now_ms, &board.rules.zone)?.present_from_ms;
+            let begun_ms = window.period_at(now_ms, &board.rules.calendar)?.present_from_ms;
             let mark = RollMark { begun_ms, is_ready: true };
             writes.mark_roll(keys, self.no, no, &series, mark);
         }

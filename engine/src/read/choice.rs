@@ -25,6 +25,8 @@ pub enum PeriodChoice {
     At(i64),
     /// The one with a label.
     Label(String),
+    /// Any: the reader asks about the window.
+    Any,
 }
 
 /// The reason why a choice names no standings.
@@ -36,7 +38,10 @@ pub enum Unreadable {
     /// The board has no such window; the message names those that it has.
     #[error("{0}")]
     NoWindow(String),
-    /// A new window is still being filled from the history.
+    /// No season is open at the instant; the message says what is expected.
+    #[error("{0}")]
+    NoSeason(String),
+    /// A new window or season is still being filled from the history.
     #[error("window {window} of board {board} is being filled from the history; try again later")]
     Filling {
         /// The window.
@@ -52,6 +57,14 @@ impl Unreadable {
         let names: Vec<String> = board.rules.shown().map(|window| window.to_string()).collect();
         let names = names.join(", ");
         Self::NoWindow(format!("board {slug} has no window {window}: expected {names}"))
+    }
+
+    /// The error for an instant in no season.
+    fn no_season(chosen: &PeriodChoice, slug: &str) -> Self {
+        let when = if *chosen == PeriodChoice::Present { "now" } else { "then" };
+        Self::NoSeason(format!(
+            "no season of board {slug} is open {when}: expected the name of a season, or an instant in one"
+        ))
     }
 }
 
@@ -73,15 +86,25 @@ impl Choice {
         if !rules.is_shown(window) {
             return Err(Unreadable::no_window(board, slug, &window.to_string()));
         }
-        if !board.is_whole(window) {
-            return Err(Unreadable::Filling { window, board: slug.to_owned() });
-        }
         check_segment(slug, segment_by, &self.segment)?;
         let period = match &self.period {
-            PeriodChoice::Present => window.period_at(now_ms, &rules.zone)?,
-            PeriodChoice::At(at_ms) => window.period_at(*at_ms, &rules.zone)?,
-            PeriodChoice::Label(label) => window.period_named(label, &rules.zone)?,
+            PeriodChoice::Present | PeriodChoice::Any => {
+                window.period_at(now_ms, &rules.calendar)?
+            }
+            PeriodChoice::At(at_ms) => window.period_at(*at_ms, &rules.calendar)?,
+            PeriodChoice::Label(label) => window.period_named(label, &rules.calendar)?,
         };
+        let is_of_window = self.period == PeriodChoice::Any;
+        if period.is_gap() && !is_of_window {
+            return Err(Unreadable::no_season(&self.period, slug));
+        }
+        let is_filled = match is_of_window {
+            true => board.is_whole(window) || window == Window::Season,
+            false => board.is_filled(window, &period),
+        };
+        if !is_filled {
+            return Err(Unreadable::Filling { window, board: slug.to_owned() });
+        }
         if window.rolling().is_some() && period.present_from_ms > now_ms {
             let label = &period.label;
             return invalid(format!(

@@ -198,7 +198,7 @@ impl Fallback {
         let (asked, now_ms) = (id.clone(), deployment.clock.now_ms());
         let folding = async move { fold_periods(&db, &asked, now_ms).await };
         // The list gets longer when a period begins.
-        let period = id.window.period_at(now_ms, &standings.rules.zone)?.label;
+        let period = id.window.period_at(now_ms, &standings.rules.calendar)?.label;
         let present = StandingsId { period, ..id.clone() };
         let known = (present, self.marks(deployment, standings, moment).await?);
         let found = self.shared(&self.periods, known, &self.folds, folding).await?;
@@ -334,7 +334,7 @@ async fn fold_periods(
     let view = view(db).await?;
     let board = board_of(&view, id).await?;
     let sealed_before_ms = board.sealed(id.window).sealed_before_ms;
-    let first = id.window.period_at(sealed_before_ms.max(0), &board.rules.zone)?;
+    let first = id.window.period_at(sealed_before_ms.max(0), &board.rules.calendar)?;
     let within = first.start_ms..i64::MAX;
     if !can_fold(&view, &board, &within).await? {
         return Ok(None);

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::{invalid, take_over};
 use crate::deployment::Deployment;
 use entity::archive::archive_mark;
-use entity::board::{self, WindowState};
+use entity::board;
 use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
 use entity::history::dead_letter;
@@ -90,7 +90,7 @@ async fn obstacle(deployment: &Deployment, row: &board::Model) -> Result<Option<
     }
     for window in row.window_rows()? {
         let sealed = window.sealed();
-        if window.state != WindowState::Whole {
+        if !window.is_settled() {
             return Ok(Some("one of its windows is being filled or dropped; move it afterwards"));
         }
         let dropped_before_ms = window.dropped_before_ms.unwrap_or(NEVER_MS);

@@ -64,9 +64,9 @@ impl Staging {
     pub(super) fn reaches(&self, board: &Board, now_ms: i64) -> Result<bool> {
         let rolling = board.rules.windows.iter();
         for window in rolling.filter(|window| window.rolling().is_some()) {
-            let zone = &board.rules.zone;
-            let begun = window.period_at(self.rolls.now_ms, zone)?;
-            let present = window.period_at(now_ms, zone)?;
+            let calendar = &board.rules.calendar;
+            let begun = window.period_at(self.rolls.now_ms, calendar)?;
+            let present = window.period_at(now_ms, calendar)?;
             if begun.end_ms.is_some_and(|end_ms| present.present_from_ms > end_ms) {
                 return Ok(false);
             }

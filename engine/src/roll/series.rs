@@ -25,7 +25,7 @@ impl<'a> Series<'a> {
     }
 
     pub(super) fn at(&self, at_ms: i64) -> ranking::Result<Period> {
-        self.window.period_at(at_ms, &self.board.rules.zone)
+        self.window.period_at(at_ms, &self.board.rules.calendar)
     }
 
     pub(super) fn id(&self, period: &Period) -> StandingsId {

@@ -10,7 +10,7 @@ use ranking::window::seal::{NEVER_MS, RETAIN_MAX, kept_from_ms};
 use super::BOARDS_MAX;
 use crate::board::agenda::{AT_ONCE_MS, Agenda, Work};
 use crate::deployment::Deployment;
-use entity::board::{self, WindowRow, WindowState};
+use entity::board::{self, WindowRow};
 use entity::error::Result;
 
 /// The next step of a window's seal.
@@ -90,15 +90,14 @@ pub(super) async fn outlook(
     let (board, windows) = (row.to_ranking()?, row.window_rows()?);
     // Fills, drops and moves to another number of shards go first; each ends with a change of the
     // row.
-    let is_whole = |window: &WindowRow| window.state == WindowState::Whole;
-    if !windows.iter().all(is_whole) || row.reshard.is_some() {
+    if !windows.iter().all(WindowRow::is_settled) || row.reshard.is_some() {
         return Ok(Outlook::From(None));
     }
     let mut times = BTreeSet::new();
     for (index, window) in windows.iter().enumerate() {
         if window.retained() < RETAIN_MAX {
             let named: Window = window.name.parse()?;
-            times.extend(named.period_at(now_ms, &board.rules.zone)?.end_ms);
+            times.extend(named.period_at(now_ms, &board.rules.calendar)?.end_ms);
         }
         let Some(mut step) = step(window, &board, now_ms)? else {
             continue;
@@ -146,7 +145,7 @@ impl Open {
             for &rolling in board.rules.windows.iter().filter(|other| is_made_of(other)) {
                 let suffix = format!(":{rolling}");
                 for (_, mark) in marks.iter().filter(|(name, _)| name.ends_with(&suffix)) {
-                    let begun = rolling.period_at(mark.begun_ms, &board.rules.zone)?;
+                    let begun = rolling.period_at(mark.begun_ms, &board.rules.calendar)?;
                     open.is_rolled &= begun.end_ms.is_none_or(|end_ms| now_ms < end_ms);
                     open.from_ms = open.from_ms.min(match rolling == window {
                         true => begun.present_from_ms,
@@ -180,22 +179,30 @@ fn step(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<Step>> 
 /// The instant before which a window's periods are to be sealed. Callers ask again and again, so
 /// the last answers are cached.
 fn due_ms(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<i64>> {
-    /// Zone, window and retain, with the start of the present period and the answer.
-    type Answers = BTreeMap<(String, Window, u32), (i64, Option<i64>)>;
+    /// Zone, reset hour, first day of the week, window and retain, with the start of the present
+    /// period and the answer.
+    type Answers = BTreeMap<(String, u8, i8, Window, u32), (i64, Option<i64>)>;
     static LAST: LazyLock<Mutex<Answers>> = LazyLock::new(Mutex::default);
-    let (rule, retain, zone) = (window.name.parse()?, window.retained(), &board.rules.zone);
+    let (rule, retain) = (window.name.parse()?, window.retained());
+    let calendar = &board.rules.calendar;
     if retain == RETAIN_MAX {
         return Ok(None);
     }
-    let present_ms = Window::period_at(rule, now_ms, zone)?.present_from_ms;
-    let asked = (zone.iana_name().unwrap_or_default().to_owned(), rule, retain);
+    // The seasons of a board are no rule that others share, and are found at once.
+    if rule == Window::Season {
+        return Ok(kept_from_ms(rule, calendar, now_ms, retain)?);
+    }
+    let present_ms = Window::period_at(rule, now_ms, calendar)?.present_from_ms;
+    let zone = calendar.zone.iana_name().unwrap_or_default().to_owned();
+    let week_start = calendar.week_start.to_monday_one_offset();
+    let asked = (zone, calendar.reset_hour, week_start, rule, retain);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(&(at_ms, due_ms)) = last.get(&asked)
         && at_ms == present_ms
     {
         return Ok(due_ms);
     }
-    let due_ms = kept_from_ms(rule, zone, now_ms, retain)?;
+    let due_ms = kept_from_ms(rule, calendar, now_ms, retain)?;
     if last.len() > 10_000 {
         last.clear();
     }

@@ -67,7 +67,7 @@ impl<'a> WindowSeal<'a> {
         let mut found = vec![];
         for id in listing.standings(partition.no, self.name)? {
             // Laurel never writes a label that names no period; such keys are skipped.
-            if let Ok(period) = id.window.period_named(&id.period, &self.board.rules.zone)
+            if let Ok(period) = id.window.period_named(&id.period, &self.board.rules.calendar)
                 && (from_ms..before_ms).contains(&period.present_from_ms)
             {
                 found.push((id.clone(), period));

@@ -111,8 +111,9 @@ impl Staged<'_> {
             let [list] = one;
             for (label, _) in labels.flatten().unwrap_or_default() {
                 let label = String::from_utf8_lossy(&label).into_owned();
-                let zone = &self.board.rules.zone;
-                let period = window.and_then(|(window, _)| window.period_named(&label, zone).ok());
+                let calendar = &self.board.rules.calendar;
+                let period =
+                    window.and_then(|(window, _)| window.period_named(&label, calendar).ok());
                 let before_ms = window.and_then(|(window, _)| self.sealing_before_ms.get(&window));
                 let sealed = period.zip(before_ms);
                 strays.push(Stray::Label {
@@ -170,7 +171,7 @@ impl Staged<'_> {
         match stray {
             Stray::Key(_, None) => true,
             Stray::Key(_, Some(id)) => {
-                let period = id.window.period_named(&id.period, &self.board.rules.zone);
+                let period = id.window.period_named(&id.period, &self.board.rules.calendar);
                 let is_sealed = period.is_ok_and(|period| self.is_sealed(id, &period));
                 !self.places.contains_key(id) && !is_sealed
             }

@@ -251,7 +251,7 @@ async fn periods_are_counted_as_they_are_listed() {
     let mut server = Server::start(4).await;
     let store = server.store.clone();
     let board = board(1, 4);
-    let daily = |day: i64| Window::Daily.period_at(day * DAY_MS, &board.rules.zone).unwrap();
+    let daily = |day: i64| Window::Daily.period_at(day * DAY_MS, &board.rules.calendar).unwrap();
     let id = |day: i64| {
         let all = standings(&store, &board).id;
         StandingsId { window: Window::Daily, period: daily(day).label, ..all }

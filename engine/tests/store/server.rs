@@ -123,7 +123,7 @@ pub(crate) fn board(no: i64, shards: u16) -> Board {
 }
 
 pub(crate) fn standings(store: &Store, board: &Board) -> Standings {
-    let period = Window::All.period_at(0, &board.rules.zone).unwrap();
+    let period = Window::All.period_at(0, &board.rules.calendar).unwrap();
     let id = StandingsId {
         board: board.no,
         generation: 1,

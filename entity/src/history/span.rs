@@ -38,6 +38,20 @@ pub async fn count_in(
     Ok(count.unwrap_or(0).unsigned_abs())
 }
 
+/// True if a score of a board was earned in a span, in Unix milliseconds.
+///
+/// # Errors
+/// If SQL does not answer.
+pub async fn has_events(
+    db: &impl ConnectionTrait,
+    board_no: i64,
+    span: &Range<i64>,
+) -> Result<bool, DbErr> {
+    let within = Entity::find().filter(Column::BoardNo.eq(board_no));
+    let within = within.filter(Column::AtMs.gte(span.start)).filter(Column::AtMs.lt(span.end));
+    Ok(within.one(db).await?.is_some())
+}
+
 /// The scores of a board that were earned in a span, in Unix milliseconds, and the removals and
 /// voids of any time, in the order of their members' histories.
 pub fn of_span(board: &Board, span: &Range<i64>) -> Select<Entity> {

@@ -1,6 +1,6 @@
 //! Admission: the times of earning that a board accepts.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown_instant};
 
 /// The times at which a score may have been earned for the board to accept it. By default all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,29 +45,25 @@ impl Admission {
     /// # Errors
     /// `NotOpen` or `Closed`, naming the instant; `TooLate` if the score comes too late.
     pub fn check(self, at_ms: i64, now_ms: i64) -> Result<()> {
-        let shown = |at_ms: i64| {
-            jiff::Timestamp::from_millisecond(at_ms)
-                .map_or_else(|_| format!("{at_ms} ms"), |instant| instant.to_string())
-        };
         if let Some(opens) = self.opens_at_ms.filter(|&opens| at_ms < opens) {
             return Err(Error::NotOpen(format!(
                 "this board takes scores earned from {} on, not {}",
-                shown(opens),
-                shown(at_ms)
+                shown_instant(opens),
+                shown_instant(at_ms)
             )));
         }
         if let Some(closes) = self.closes_at_ms.filter(|&closes| at_ms >= closes) {
             return Err(Error::Closed(format!(
                 "this board takes scores earned before {}, not {}",
-                shown(closes),
-                shown(at_ms)
+                shown_instant(closes),
+                shown_instant(at_ms)
             )));
         }
         match self.lateness_max_ms {
             Some(lateness_ms) if at_ms < now_ms - lateness_ms => Err(Error::TooLate(format!(
                 "this board takes scores up to {} s after they were earned; this one was earned at {}",
                 lateness_ms / 1000,
-                shown(at_ms)
+                shown_instant(at_ms)
             ))),
             _ => Ok(()),
         }

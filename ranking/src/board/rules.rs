@@ -6,8 +6,7 @@ use crate::error::{Error, Result};
 use crate::score::decay::CODE_MAX;
 use crate::score::rank_key::{KEY_BITS, KeyLayout, RankKey};
 use crate::score::{self, DECIMALS_MAX, RAW_MAX};
-use crate::window::{Period, REACH_MS, Window};
-use jiff::tz::TimeZone;
+use crate::window::{Calendar, Period, REACH_MS, Window};
 use std::collections::BTreeSet;
 
 /// The units of time that a tie-break may count in, in milliseconds, finest first.
@@ -36,8 +35,8 @@ pub struct RulesInput {
     pub min: i64,
     /// The highest score in `all`, raw.
     pub max: i64,
-    /// The time zone in which days begin.
-    pub zone: TimeZone,
+    /// The rules by which periods begin.
+    pub calendar: Calendar,
     /// S, a power of two.
     pub shards: u16,
     /// The windows besides `all`.
@@ -55,7 +54,7 @@ impl Default for RulesInput {
             decimals: 0,
             min: 0,
             max: 999_999_999,
-            zone: TimeZone::UTC,
+            calendar: Calendar::default(),
             shards: 1,
             windows: vec![],
         }
@@ -79,8 +78,8 @@ pub struct Rules {
     pub min: i64,
     /// The highest score in `all`, raw.
     pub max: i64,
-    /// The time zone in which days begin.
-    pub zone: TimeZone,
+    /// The rules by which periods begin.
+    pub calendar: Calendar,
     /// S, a power of two.
     pub shards: u16,
     /// Every window with standings, `all` first, each once: the requested ones and the base windows
@@ -115,7 +114,7 @@ impl Rules {
             decimals: input.decimals,
             min: input.min,
             max: input.max,
-            zone: input.zone,
+            calendar: input.calendar,
             shards: input.shards,
             hidden: bases(&asked).difference(&asked).copied().collect(),
             windows: asked.union(&bases(&asked)).copied().collect(),

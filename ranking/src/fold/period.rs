@@ -144,7 +144,7 @@ mod tests {
             let expected = replay.entries().unwrap();
             for window in windows(policy) {
                 for at_ms in [now_ms - DAY_MS, now_ms] {
-                    let period = window.period_at(at_ms, &board.rules.zone).unwrap();
+                    let period = window.period_at(at_ms, &board.rules.calendar).unwrap();
                     let mut fold = PeriodFold::new(&board, window, &period, voided.clone());
                     for (seq, event) in (0..).zip(&events) {
                         fold.apply(place(seq), event.clone());

@@ -52,8 +52,10 @@ impl<'a> PeriodsFold<'a> {
                     || event.segments.iter().any(|of| of == self.segment) =>
             {
                 let base = self.window.rolling().map_or(self.window, |rolling| rolling.base());
-                let start_ms = self.periods.at(self.board, base, at_ms)?.start_ms;
-                self.scored.entry(event.member).or_default().insert(start_ms);
+                let period = self.periods.at(self.board, base, at_ms)?;
+                if !period.is_gap() {
+                    self.scored.entry(event.member).or_default().insert(period.start_ms);
+                }
             }
             EventKind::Score { .. } | EventKind::Void { .. } => {}
         }
@@ -67,13 +69,13 @@ impl<'a> PeriodsFold<'a> {
     /// `Invalid` if a period after an accepted event's is beyond the calendar.
     pub fn into_periods(self, through_ms: i64) -> Result<BTreeSet<ListedPeriod>> {
         let starts_ms: BTreeSet<i64> = self.scored.into_values().flatten().collect();
-        let zone = &self.board.rules.zone;
+        let calendar = &self.board.rules.calendar;
         let (mut listed, mut next_ms) = (BTreeSet::new(), i64::MIN);
         for start_ms in starts_ms {
             next_ms = next_ms.max(start_ms);
             // A rolling window's periods hold the base period for as long as they reach back.
             while next_ms <= through_ms {
-                let period = self.window.period_at(next_ms, zone)?;
+                let period = self.window.period_at(next_ms, calendar)?;
                 if period.start_ms > start_ms {
                     break;
                 }
@@ -95,6 +97,7 @@ mod tests {
     use crate::fold::replay::Replay;
     use crate::id::{BoardNo, PartitionNo};
     use crate::submission::StandingsChange;
+    use crate::window::Calendar;
 
     const DAY_MS: i64 = 86_400_000;
 
@@ -119,12 +122,13 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn it_lists_the_periods_of_a_replay(events in events(), voided in 0_u64..20) {
+        fn it_lists_the_periods_of_a_replay(events in events(), voided in 0_u64..20, reset_hour in 0_i32..24) {
             let windows = ["hourly", "daily", "weekly", "monthly", "3d", "5h"];
             let windows: Vec<Window> = windows.iter().map(|name| name.parse().unwrap()).collect();
-            let zone = jiff::tz::TimeZone::get("America/St_Johns").unwrap();
+            let zone = crate::window::parse_zone("America/St_Johns").unwrap();
+            let calendar = Calendar::of_zone(zone).reset_at(reset_hour).unwrap();
             let input =
-                RulesInput { windows: windows.clone(), zone, max: 1000, ..Default::default() };
+                RulesInput { windows: windows.clone(), calendar, max: 1000, ..Default::default() };
             let board = Board::new(BoardNo(1), Rules::new(input).unwrap());
             let now_ms = 41 * DAY_MS - 1;
             let place = |seq: u64| EventPlace { partition: PartitionNo(0), seq, index: 0 };

@@ -131,7 +131,7 @@ impl Standings {
     fn check_rolled(&self, mark: Option<RollMark>) -> Result<()> {
         let Some(mark) = mark else { return Ok(()) };
         let rolls = Rolls { marks: [(self.id.series(), mark)].into(), now_ms: 0 };
-        match rolls.reach(&self.id, &self.period, &self.rules.zone)? {
+        match rolls.reach(&self.id, &self.period, &self.rules.calendar)? {
             Coverage::Complete => Ok(()),
             _ => Err(Error::NotRolled(self.id.board.0)),
         }

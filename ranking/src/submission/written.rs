@@ -60,8 +60,8 @@ mod tests {
     use crate::board::rules::{Rules, RulesInput};
     use crate::board::{Policy, TieBreak};
     use crate::id::BoardNo;
-    use crate::window::parse_zone;
     use crate::window::roll::Rolls;
+    use crate::window::{Calendar, parse_zone};
 
     const DAY_MS: i64 = 86_400_000;
 
@@ -73,7 +73,7 @@ mod tests {
             policy: Policy::Best,
             tie_break: TieBreak::Member,
             max: 1000,
-            zone: parse_zone(zone).unwrap(),
+            calendar: Calendar::of_zone(parse_zone(zone).unwrap()),
             windows: windows.iter().map(|name| name.parse().unwrap()).collect(),
             ..Default::default()
         });

@@ -4,7 +4,7 @@ use jiff::tz::{Offset, TimeZone};
 use jiff::{Timestamp, ToSpan};
 
 use super::HOUR_S;
-use super::calendar::Calendar;
+use super::dated::Dated;
 
 /// An hour of the local clock.
 pub(super) struct Hour {
@@ -46,12 +46,8 @@ pub(super) fn hour_at(at: Timestamp, zone: &TimeZone) -> Hour {
         }
     }
     let local = offset.to_datetime(at);
-    let label = format!(
-        "{}T{:02}{}",
-        Calendar::Day.label(local.date()),
-        local.hour(),
-        offset_label(offset)
-    );
+    let label =
+        format!("{}T{:02}{}", Dated::Day.label(local.date()), local.hour(), offset_label(offset));
     Hour { label, start_ms: (start_s * 1000).max(0), end_ms: end_s * 1000 }
 }
 
@@ -79,7 +75,7 @@ pub(super) fn hour_minutes_ms(label: &str) -> Option<impl Iterator<Item = i64>> 
     for (part, unit) in rest.get(3..)?.splitn(3, ':').zip([3600, 60, 1]) {
         offset_s += i64::from(part.parse::<u16>().ok()?) * unit;
     }
-    let date = Calendar::Day.first_date_of(date)?;
+    let date = Dated::Day.first_date_of(date)?;
     let hour = date.to_datetime(jiff::civil::Time::new(hour, 0, 0, 0).ok()?);
     let start_s = hour.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second() - sign * offset_s;
     Some((0..60).map(move |minute| ((start_s + minute * 60) * 1000).max(0)))

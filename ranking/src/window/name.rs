@@ -21,6 +21,7 @@ impl fmt::Display for Window {
             Self::Monthly => f.write_str("monthly"),
             Self::Quarterly => f.write_str("quarterly"),
             Self::Yearly => f.write_str("yearly"),
+            Self::Season => f.write_str("season"),
             Self::Rolling(Rolling { unit, count }) => write!(f, "{count}{}", unit.suffix()),
             Self::Decay(HalfLife { unit, count }) => {
                 write!(f, "{DECAY}{count}{}", unit.suffix())

@@ -1,10 +1,9 @@
 //! Periods: the concrete spans of a window in a time zone, and their labels.
 
 use jiff::Timestamp;
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
 
 use super::calendar::Calendar;
+use super::dated::Dated;
 use super::hour::{Hour, hour_at, hour_minutes_ms};
 use super::{DAY_S, HOUR_S, Rolling, Unit, Window};
 use crate::error::{Error, Result, shown};
@@ -17,7 +16,7 @@ pub const AT_MS_MAX: i64 = 221_845_391_999_999;
 /// begins on August 28.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Period {
-    /// Its name, unique within the window and zone.
+    /// Its name, unique within the window and calendar.
     pub label: String,
     /// The first instant in it, in Unix milliseconds; 0 for `all`.
     pub start_ms: i64,
@@ -41,6 +40,12 @@ impl Period {
     /// The single period of `all` and of decaying windows.
     pub fn all() -> Self {
         Self { label: "all".into(), start_ms: 0, end_ms: None, present_from_ms: 0 }
+    }
+
+    /// True if it is the time between two seasons, before the first or after the last: no event
+    /// counts in it, and it has no label.
+    pub fn is_gap(&self) -> bool {
+        self.label.is_empty()
     }
 
     /// True if it is the present period at an instant.
@@ -71,7 +76,7 @@ impl Window {
     ///
     /// # Errors
     /// `Invalid` if the instant is outside that range.
-    pub fn period_at(self, at_ms: i64, zone: &TimeZone) -> Result<Period> {
+    pub fn period_at(self, at_ms: i64, calendar: &Calendar) -> Result<Period> {
         if !(0..=AT_MS_MAX).contains(&at_ms) {
             return Err(Error::invalid("invalid time: expected 1970 to 9000"));
         }
@@ -80,23 +85,24 @@ impl Window {
         match self {
             Self::All | Self::Decay(_) => Ok(Period::all()),
             Self::Hourly => {
-                let Hour { label, start_ms, end_ms } = hour_at(at, zone);
+                let Hour { label, start_ms, end_ms } = hour_at(at, &calendar.zone);
                 Ok(Period { label, start_ms, end_ms: Some(end_ms), present_from_ms: start_ms })
             }
-            Self::Daily => dated_period_at(Calendar::Day, at, zone),
-            Self::Weekly => dated_period_at(Calendar::Week, at, zone),
-            Self::Monthly => dated_period_at(Calendar::Month, at, zone),
-            Self::Quarterly => dated_period_at(Calendar::Quarter, at, zone),
-            Self::Yearly => dated_period_at(Calendar::Year, at, zone),
+            Self::Daily => dated_period_at(Dated::Day, at, calendar),
+            Self::Weekly => dated_period_at(Dated::Week(calendar.week_start), at, calendar),
+            Self::Monthly => dated_period_at(Dated::Month, at, calendar),
+            Self::Quarterly => dated_period_at(Dated::Quarter, at, calendar),
+            Self::Yearly => dated_period_at(Dated::Year, at, calendar),
+            Self::Season => Ok(calendar.season_at(at_ms)),
             Self::Rolling(rolling) => {
-                let last = rolling.base().period_at(at_ms, zone)?;
+                let last = rolling.base().period_at(at_ms, calendar)?;
                 let mut start_ms = last.start_ms;
                 // No event is older than 1970, and no window reaches beyond.
                 for _ in 1..rolling.count {
                     if start_ms == 0 {
                         break;
                     }
-                    start_ms = rolling.base().period_at(start_ms - 1, zone)?.start_ms;
+                    start_ms = rolling.base().period_at(start_ms - 1, calendar)?.start_ms;
                 }
                 Ok(Period { start_ms, ..last })
             }
@@ -107,66 +113,101 @@ impl Window {
     ///
     /// # Errors
     /// As [`Self::period_at`].
-    pub fn period_after(self, period: &Period, zone: &TimeZone) -> Result<Option<Period>> {
-        period.end_ms.map(|end_ms| self.period_at(end_ms, zone)).transpose()
+    pub fn period_after(self, period: &Period, calendar: &Calendar) -> Result<Option<Period>> {
+        period.end_ms.map(|end_ms| self.period_at(end_ms, calendar)).transpose()
+    }
+
+    /// The period of this window before another one; `None` if there is none. Gaps between seasons
+    /// are passed over.
+    ///
+    /// # Errors
+    /// As [`Self::period_at`].
+    pub fn period_before(self, period: &Period, calendar: &Calendar) -> Result<Option<Period>> {
+        let mut start_ms = period.present_from_ms;
+        while self.has_periods() && start_ms > 0 {
+            let before = self.period_at(start_ms - 1, calendar)?;
+            if !before.is_gap() {
+                return Ok(Some(before));
+            }
+            start_ms = before.present_from_ms;
+        }
+        Ok(None)
     }
 
     /// The period with this label, as [`Self::period_at`] writes it.
     ///
     /// # Errors
-    /// `Invalid` if no period of this window and zone has the label; the message shows a label that
-    /// one has.
-    pub fn period_named(self, label: &str, zone: &TimeZone) -> Result<Period> {
+    /// `Invalid` if no period of this window and calendar has the label; the message shows a label
+    /// that one has.
+    pub fn period_named(self, label: &str, calendar: &Calendar) -> Result<Period> {
+        if self == Self::Season {
+            return season_named(label, calendar);
+        }
         let refused = || {
             let example = self
-                .period_at(1_756_900_000_000, zone)
+                .period_at(1_756_900_000_000, calendar)
                 .map_or_else(|_| String::new(), |period| period.label);
             Error::invalid(format!(
                 "invalid period {} of the window {self}: expected a label such as {example:?}",
                 shown(label)
             ))
         };
-        let dated = |calendar: Calendar| {
-            let first = calendar.first_date_of(label).ok_or_else(refused)?;
-            Ok::<_, Error>(vec![start_ms(first, zone).ok_or_else(refused)?.max(0)])
+        let dated = |kind: Dated| {
+            let first = kind.first_date_of(label).ok_or_else(refused)?;
+            Ok::<_, Error>(vec![calendar.start_ms(first).ok_or_else(refused)?.max(0)])
         };
         let instants_ms: Vec<i64> = match self {
-            Self::All | Self::Decay(_) => vec![0],
+            Self::All | Self::Decay(_) | Self::Season => vec![0],
             Self::Hourly => hour_minutes_ms(label).ok_or_else(refused)?.collect(),
-            Self::Daily => dated(Calendar::Day)?,
-            Self::Weekly => dated(Calendar::Week)?,
-            Self::Monthly => dated(Calendar::Month)?,
-            Self::Quarterly => dated(Calendar::Quarter)?,
-            Self::Yearly => dated(Calendar::Year)?,
+            Self::Daily => dated(Dated::Day)?,
+            Self::Weekly => dated(Dated::Week(calendar.week_start))?,
+            Self::Monthly => dated(Dated::Month)?,
+            Self::Quarterly => dated(Dated::Quarter)?,
+            Self::Yearly => dated(Dated::Year)?,
             Self::Rolling(rolling) => {
-                let last = rolling.base().period_named(label, zone);
+                let last = rolling.base().period_named(label, calendar);
                 vec![last.map_err(|_| refused())?.start_ms]
             }
         };
         let mut periods =
-            instants_ms.into_iter().filter_map(|at_ms| self.period_at(at_ms, zone).ok());
+            instants_ms.into_iter().filter_map(|at_ms| self.period_at(at_ms, calendar).ok());
         periods.find(|period| period.label == label).ok_or_else(refused)
     }
 }
 
-fn dated_period_at(calendar: Calendar, at: Timestamp, zone: &TimeZone) -> Result<Period> {
+fn season_named(name: &str, calendar: &Calendar) -> Result<Period> {
+    if let Some(season) = calendar.season_named(name) {
+        return Ok(season.period());
+    }
+    Err(Error::invalid(match calendar.seasons.last() {
+        Some(last) => format!(
+            "invalid season {}: expected the name of a season such as {:?}",
+            shown(name),
+            last.name
+        ),
+        None => format!("invalid season {}: the board has no season yet", shown(name)),
+    }))
+}
+
+fn dated_period_at(kind: Dated, at: Timestamp, calendar: &Calendar) -> Result<Period> {
     let outside = || Error::invalid("invalid time: expected an instant within the calendar");
-    let first_date = |date| calendar.first_date(date).ok_or_else(outside);
-    let start = |date| start_ms(date, zone).ok_or_else(outside);
+    let first_date = |date| kind.first_date(date).ok_or_else(outside);
+    let start = |date| calendar.start_ms(date).ok_or_else(outside);
     let at_ms = at.as_millisecond();
-    let mut first = first_date(at.to_zoned(zone.clone()).date())?;
-    // The local date is at most one period too late, if clocks went back across the boundary.
+    let mut first = first_date(at.to_zoned(calendar.zone.clone()).date())?;
+    // The local date is a day or a period too late before the reset hour, or where clocks went back
+    // across the boundary.
     while start(first)? > at_ms {
         first = first_date(first.yesterday().map_err(|_| outside())?)?;
     }
     loop {
-        let next = calendar.next_first_date(first).ok_or_else(outside)?;
+        let next = kind.next_first_date(first).ok_or_else(outside)?;
         let end_ms = start(next)?;
         if at_ms < end_ms {
             // No event is older than 1970: a period cannot begin earlier.
             let start_ms = start(first)?.max(0);
             return Ok(Period {
-                label: calendar.label(first),
+                label: kind.label(first),
                 start_ms,
                 end_ms: Some(end_ms),
                 present_from_ms: start_ms,
@@ -174,11 +215,4 @@ fn dated_period_at(calendar: Calendar, at: Timestamp, zone: &TimeZone) -> Result
         }
         first = next;
     }
-}
-
-/// The first instant of a local date: its midnight, the earlier of two midnights, or the end of a
-/// gap that swallows midnight.
-fn start_ms(date: Date, zone: &TimeZone) -> Option<i64> {
-    let midnight = zone.to_ambiguous_zoned(date.at(0, 0, 0, 0)).compatible().ok()?;
-    Some(midnight.timestamp().as_millisecond())
 }

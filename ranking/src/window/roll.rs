@@ -9,14 +9,12 @@
 
 use std::collections::HashMap;
 
-use jiff::tz::TimeZone;
-
 use crate::board::State;
 use crate::board::rules::Rules;
 use crate::board::{Policy, TieBreak};
 use crate::error::{Error, Result};
 use crate::standings_id::StandingsId;
-use crate::window::{Period, Rolling, Window};
+use crate::window::{Calendar, Period, Rolling, Window};
 
 /// The progress of one board, segment and rolling window in one partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +74,13 @@ impl Rolls {
     }
 
     /// The part of the standings of a rolling window's period that exists.
-    pub fn reach(&self, id: &StandingsId, period: &Period, zone: &TimeZone) -> Result<Coverage> {
-        let begun = id.window.period_at(self.begun_ms(id), zone)?;
+    pub fn reach(
+        &self,
+        id: &StandingsId,
+        period: &Period,
+        calendar: &Calendar,
+    ) -> Result<Coverage> {
+        let begun = id.window.period_at(self.begun_ms(id), calendar)?;
         let is_ready = self.marks.get(&id.series()).is_none_or(|mark| mark.is_ready);
         Ok(if period.present_from_ms <= begun.present_from_ms {
             Coverage::Complete
@@ -135,7 +138,7 @@ pub fn carry(
         return Ok(Carried::Known(Some(state)));
     }
     let base: Window = window.base();
-    let leaving = base.period_at(from.start_ms, &rules.zone)?;
+    let leaving = base.period_at(from.start_ms, &rules.calendar)?;
     let wants_leaving = || Ok(Carried::Wants(vec![leaving.clone()]));
     if rules.tie_break == TieBreak::Member {
         match part(&leaving)? {
@@ -168,7 +171,7 @@ pub fn carry(
         }
     }
     let (mut folded, mut unknown) = (None, vec![]);
-    let mut inside = base.period_after(&leaving, &rules.zone)?;
+    let mut inside = base.period_after(&leaving, &rules.calendar)?;
     while let Some(period) = inside.filter(|period| period.present_from_ms <= from.present_from_ms)
     {
         match part(&period)? {
@@ -176,7 +179,7 @@ pub fn carry(
             Some(None) => {}
             Some(Some(state)) => folded = Some(rules.fold(base, folded, state)),
         }
-        inside = base.period_after(&period, &rules.zone)?;
+        inside = base.period_after(&period, &rules.calendar)?;
     }
     Ok(if unknown.is_empty() { Carried::Known(folded) } else { Carried::Wants(unknown) })
 }
@@ -214,7 +217,7 @@ mod tests {
                     tick_ms: (tie_break != TieBreak::Member).then_some(tick_ms),
                     min: -100,
                     max: 100,
-                    zone: parse_zone(zone).unwrap(),
+                    calendar: Calendar::of_zone(parse_zone(zone).unwrap()),
                     windows: vec![name.parse().unwrap()],
                     ..Default::default()
                 });
@@ -244,8 +247,8 @@ mod tests {
             events in proptest::collection::vec((-2_i64..=2, 0.0_f64..1.0, proptest::option::of(-120_000_i64..120_000)), 0..6),
         ) {
             let window = Window::Rolling(rolling);
-            let from = window.period_at(at_ms, &rules.zone).unwrap();
-            let next = window.period_after(&from, &rules.zone).unwrap().unwrap();
+            let from = window.period_at(at_ms, &rules.calendar).unwrap();
+            let next = window.period_after(&from, &rules.calendar).unwrap().unwrap();
             let end_ms = from.end_ms.unwrap();
             // Anywhere in the window, or around the boundary that leaves.
             let events: Vec<(i64, i64)> = events

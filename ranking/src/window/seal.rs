@@ -4,11 +4,9 @@
 //! for each sealed window of a board. Writers read the mark in the snapshot that they fold onto,
 //! and readers after the entries, so neither misses a seal.
 
-use jiff::tz::TimeZone;
-
 use crate::error::{Error, Result};
 use crate::id::BoardNo;
-use crate::window::{Period, Window};
+use crate::window::{Calendar, Period, Window};
 
 /// The most past periods that a window can retain: in effect all.
 pub const RETAIN_MAX: u32 = 1_000_000;
@@ -44,22 +42,25 @@ impl Default for Sealed {
 /// `Invalid` if the instant is outside the calendar.
 pub fn kept_from_ms(
     window: Window,
-    zone: &TimeZone,
+    calendar: &Calendar,
     now_ms: i64,
     retain: u32,
 ) -> Result<Option<i64>> {
+    if window == Window::Season {
+        return Ok(calendar.seasons_kept_from_ms(now_ms, retain));
+    }
     if !window.has_periods()
         || retain >= RETAIN_MAX
         || i64::from(retain) * SHORTEST_MS.max(longest_of_one_ms(window) / 3) > now_ms
     {
         return Ok(None);
     }
-    let mut from_ms = window.period_at(now_ms, zone)?.present_from_ms;
+    let mut from_ms = window.period_at(now_ms, calendar)?.present_from_ms;
     for _ in 0..retain {
         if from_ms <= 0 {
             return Ok(None);
         }
-        from_ms = window.period_at(from_ms - 1, zone)?.present_from_ms;
+        from_ms = window.period_at(from_ms - 1, calendar)?.present_from_ms;
     }
     Ok((from_ms > 0).then_some(from_ms))
 }
@@ -161,23 +162,24 @@ mod tests {
     #[test]
     fn the_present_period_and_so_many_before_it_are_kept() {
         let zone = crate::window::parse_zone("Australia/Lord_Howe").unwrap();
+        let calendar = Calendar::of_zone(zone);
         let now_ms = 1_743_868_800_000;
-        for window in Window::EVERY.into_iter().filter(|window| window.has_periods()) {
-            let mut start_ms = window.period_at(now_ms, &zone).unwrap().present_from_ms;
+        for window in Window::CALENDAR {
+            let mut start_ms = window.period_at(now_ms, &calendar).unwrap().present_from_ms;
             for retain in 0..60 {
-                let kept = kept_from_ms(window, &zone, now_ms, retain).unwrap();
+                let kept = kept_from_ms(window, &calendar, now_ms, retain).unwrap();
                 // No event is older than 1970: all periods stay.
                 let expected = (start_ms > 0).then_some(start_ms);
                 assert_eq!(kept, expected, "{window} {retain}");
                 if expected.is_none() {
                     break;
                 }
-                start_ms = window.period_at(start_ms - 1, &zone).unwrap().present_from_ms;
+                start_ms = window.period_at(start_ms - 1, &calendar).unwrap().present_from_ms;
             }
             for all in [RETAIN_MAX, u32::MAX, 999_999] {
-                assert_eq!(kept_from_ms(window, &zone, now_ms, all), Ok(None));
+                assert_eq!(kept_from_ms(window, &calendar, now_ms, all), Ok(None));
             }
         }
-        assert_eq!(kept_from_ms(Window::All, &zone, now_ms, 0), Ok(None));
+        assert_eq!(kept_from_ms(Window::All, &calendar, now_ms, 0), Ok(None));
     }
 }

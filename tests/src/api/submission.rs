@@ -2,11 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ranking::window::Window;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::documents::SUBMIT_SCORES;
+use crate::documents::{ADD_SEASON, SEASONS, SUBMIT_SCORES};
 use crate::model::oracle::{Board, Event, Verdict};
+use crate::wait::until;
 
 /// Creates a board with the rules of the oracle's.
 pub async fn create_board(api: &Api, board: &Board) {
@@ -15,6 +17,34 @@ pub async fn create_board(api: &Api, board: &Board) {
     if board.tie_break != "MEMBER" {
         assert_eq!(created["tieBreakResolutionMs"], board.tick_ms);
     }
+    add_seasons(api, board).await;
+}
+
+/// Lists the seasons of the oracle's board, if it has their window, and waits until they are ready.
+pub async fn add_seasons(api: &Api, board: &Board) {
+    if !board.windows.contains(&Window::Season) {
+        return;
+    }
+    for (name, start_ms, end_ms) in &board.seasons {
+        let at = |ms| jiff::Timestamp::from_millisecond(ms).unwrap().to_string();
+        let input = json!({
+            "board": board.slug, "name": name, "startsAt": at(*start_ms), "endsAt": at(*end_ms),
+        });
+        let data = api.data(ADD_SEASON, json!({ "input": input })).await;
+        assert_eq!(data["addSeason"]["season"]["name"], *name);
+    }
+    wait_until_ready(api, board).await;
+}
+
+/// Waits until the seasons of the oracle's board have all scores from before they were listed.
+pub async fn wait_until_ready(api: &Api, board: &Board) {
+    until("the seasons are ready", async || {
+        let data = api.data(SEASONS, json!({ "slug": board.slug })).await;
+        let seasons = data["board"]["seasons"].as_array().unwrap();
+        assert_eq!(seasons.len(), board.seasons.len());
+        seasons.iter().all(|season| season["ready"] == true).then_some(())
+    })
+    .await;
 }
 
 /// Submits a batch of scores in GraphQL's form; returns the payload.

@@ -43,7 +43,7 @@ impl Load {
             zone: "Australia/Lord_Howe",
             shards: [4, 1, 2][number % 3],
             windows: vec![Window::Hourly, Window::Daily],
-            metadata: false,
+            ..Board::default()
         };
         let event = |number: usize, rng: &mut StdRng| Event {
             member: format!("m{}", rng.random_range(0..60)),

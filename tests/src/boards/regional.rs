@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::api::Api;
 use crate::api::connection::{Connection, texts};
 use crate::api::friends::change_friends;
+use crate::api::submission::add_seasons;
 use crate::documents::{ADD_FRIEND, PERIODS};
 use crate::model::game::{Game, Range, every_game};
 use crate::model::oracle::Oracle;
@@ -68,6 +69,7 @@ pub async fn regional(api: &Api, game: &Game) -> Vec<String> {
     let mut input = game.board.input();
     input["segmentBy"] = json!(["region"]);
     api.create_board(input).await;
+    add_seasons(api, &game.board).await;
     let members: BTreeSet<String> = game.events.iter().map(|event| event.member.clone()).collect();
     let members: Vec<String> = members.into_iter().collect();
     let with_region = |(number, key): (usize, &String)| match number % 3 {

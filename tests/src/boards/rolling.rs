@@ -20,6 +20,7 @@ use ranking::commit::EventPlace;
 use ranking::id::{EventId, MemberId};
 use ranking::submission::effect::Report;
 use ranking::submission::{Submission, Verdict};
+use ranking::window::calendar::{Calendar, Weekday};
 use ranking::window::{Window, parse_zone};
 use sea_orm::EntityTrait;
 use tokio::time::Instant;
@@ -85,6 +86,9 @@ fn rules(rng: &mut impl Rng, zone: &str) -> Rules {
             let decaying = ["decay:1h", "decay:7d", "decay:12w"].sample(rng, 1);
             windows.extend(decaying.map(|name| name.parse::<Window>().unwrap()));
         }
+        let calendar = Calendar::of_zone(parse_zone(zone).unwrap());
+        let calendar = calendar.reset_at(pick(rng, &[0, 2, 5, 23])).unwrap();
+        let week_start = pick(rng, &[Weekday::Monday, Weekday::Sunday, Weekday::Thursday]);
         let tried = Rules::new(RulesInput {
             direction,
             policy,
@@ -93,7 +97,7 @@ fn rules(rng: &mut impl Rng, zone: &str) -> Rules {
             decimals: 0,
             min: pick(rng, &[-60, 0]),
             max: 60,
-            zone: parse_zone(zone).unwrap(),
+            calendar: Calendar { week_start, ..calendar },
             shards: pick(rng, &[1, 2]),
             windows,
         });

@@ -44,13 +44,11 @@ pub async fn wait_until_sealed(api: &Api, board: &Board) {
     // The process reads boards from SQL again after a moment.
     for window in &board.windows {
         until("the board is known to be sealed", async || {
-            let asked = json!({
-                "slug": board.slug, "window": window.to_string(), "period": "1980-01-01",
-            });
-            let period =
-                window.period_at(400_000_000_000, &jiff::tz::TimeZone::get(board.zone).unwrap());
-            let mut asked = asked;
-            asked["period"] = json!(period.unwrap().label);
+            let label = match board.seasons.iter().min_by_key(|(_, start_ms, _)| start_ms) {
+                Some((name, ..)) if *window == Window::Season => (*name).to_owned(),
+                _ => window.period_at(400_000_000_000, &board.calendar()).unwrap().label,
+            };
+            let asked = json!({ "slug": board.slug, "window": window.to_string(), "period": label });
             let text = "
                 query($slug: String!, $window: String!, $period: String!) {
                     board(slug: $slug) { standings(of: { window: $window, period: $period }) { source } }

@@ -2,9 +2,10 @@
 
 use jiff::Timestamp;
 use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
+use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 use ranking::window::Window;
+use ranking::window::calendar::Weekday::{Monday, Saturday, Sunday};
 
 use crate::model::oracle::{Board, Event};
 
@@ -73,17 +74,26 @@ pub fn every_game(rng: &mut StdRng, shards: u16, range: Range, events: usize) ->
                 }
                 let (zone, around) = *PLACES.choose(rng).unwrap();
                 let kept = |_: &Window| rng.random_bool(0.7);
+                let windows: Vec<Window> =
+                    Window::EVERY[1..].iter().copied().filter(kept).collect();
+                let seasons = match windows.contains(&Window::Season) {
+                    true => random_seasons(rng, around),
+                    false => vec![],
+                };
                 let board = Board {
                     slug: format!("{range:?}-{policy}-{direction}-{tie_break}").to_lowercase(),
                     direction,
                     policy,
                     tie_break,
-                    windows: Window::EVERY[1..].iter().copied().filter(kept).collect(),
+                    windows,
+                    seasons,
                     tick_ms: *[100, 1000, 10_000].choose(rng).unwrap(),
                     decimals: rng.random_range(0..3),
                     min: if range == Range::Wide { -100_000 } else { -2 },
                     max: if range == Range::Wide { 100_000 } else { 4 },
                     zone,
+                    reset_hour: *[0, 0, 2, 4, 23].choose(rng).unwrap(),
+                    week_start: *[Monday, Saturday, Sunday].choose(rng).unwrap(),
                     shards,
                     // The time in a key leads to the event of an entry.
                     metadata: tie_break != "MEMBER",
@@ -94,6 +104,16 @@ pub fn every_game(rng: &mut StdRng, shards: u16, range: Range, events: usize) ->
         }
     }
     games
+}
+
+/// Two seasons around an instant, with events before, between and after them, or in them.
+fn random_seasons(rng: &mut StdRng, around: &str) -> Vec<(&'static str, i64, i64)> {
+    let around_ms = around.parse::<Timestamp>().unwrap().as_millisecond();
+    let mut minutes = [-40_000, -1500, -30, 0, 25, 46, 100, 1441, 20_000, 50_000];
+    minutes.shuffle(rng);
+    minutes[..4].sort_unstable();
+    let at_ms = |index: usize| around_ms + minutes[index] * 60_000;
+    vec![("later", at_ms(2), at_ms(3)), ("first", at_ms(0), at_ms(1))]
 }
 
 /// Random events. Some are sent twice, in a narrow game sometimes with another score.

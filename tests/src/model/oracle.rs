@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
+use ranking::window::calendar::{Calendar, Weekday};
+use ranking::window::season::Season;
 use ranking::window::{Window, parse_zone};
 use serde_json::{Value, json};
 
@@ -21,9 +22,13 @@ pub struct Board {
     pub min: i64,
     pub max: i64,
     pub zone: &'static str,
+    pub reset_hour: i32,
+    pub week_start: Weekday,
     pub shards: u16,
     pub windows: Vec<Window>,
     pub metadata: bool,
+    /// The name, the start and the end of each season, in Unix milliseconds.
+    pub seasons: Vec<(&'static str, i64, i64)>,
 }
 
 impl Default for Board {
@@ -39,9 +44,12 @@ impl Default for Board {
             min: 0,
             max: 1000,
             zone: "UTC",
+            reset_hour: 0,
+            week_start: Weekday::Monday,
             shards: 1,
             windows: vec![],
             metadata: false,
+            seasons: vec![],
         }
     }
 }
@@ -84,7 +92,7 @@ pub struct Row {
 #[derive(Debug, Clone)]
 pub struct Oracle {
     pub board: Board,
-    zone: TimeZone,
+    calendar: Calendar,
     accepted: Vec<Event>,
     ids: BTreeSet<(String, String)>,
 }
@@ -97,12 +105,24 @@ impl Board {
         let mut input = json!({
             "slug": self.slug, "direction": self.direction, "policy": self.policy, "tieBreak": self.tie_break,
             "decimals": self.decimals, "minScore": self.decimal(self.min), "maxScore": self.decimal(self.max),
-            "timeZone": self.zone, "shards": self.shards, "windows": windows, "metadata": self.metadata,
+            "timeZone": self.zone, "resetHour": self.reset_hour,
+            "weekStart": format!("{:?}", self.week_start).to_uppercase(),
+            "shards": self.shards, "windows": windows,
+            "metadata": self.metadata,
         });
         if self.tie_break != "MEMBER" {
             input["tieBreakResolutionMs"] = self.tick_ms.into();
         }
         input
+    }
+
+    /// The rules by which periods begin.
+    pub fn calendar(&self) -> Calendar {
+        let calendar = Calendar::of_zone(parse_zone(self.zone).unwrap());
+        let calendar = calendar.reset_at(self.reset_hour).unwrap();
+        let season = |&(name, start_ms, end_ms)| Season::new(name, start_ms, end_ms).unwrap();
+        let calendar = calendar.with_seasons(self.seasons.iter().map(season).collect()).unwrap();
+        Calendar { week_start: self.week_start, ..calendar }
     }
 
     /// A raw score as a decimal.
@@ -193,8 +213,7 @@ impl Board {
 impl Oracle {
     /// A board without entries.
     pub fn new(board: Board) -> Self {
-        let zone = parse_zone(board.zone).unwrap();
-        Self { board, zone, accepted: vec![], ids: BTreeSet::new() }
+        Self { calendar: board.calendar(), board, accepted: vec![], ids: BTreeSet::new() }
     }
 
     /// A board for which just these events count.
@@ -251,7 +270,8 @@ impl Oracle {
         let held = self.held(|_| true);
         let of_window = held.into_keys().filter(|(of, _)| *of == window);
         let mut labels: Vec<String> = of_window.map(|(_, label)| label).collect();
-        let start_ms = |label: &String| window.period_named(label, &self.zone).unwrap().start_ms;
+        let start_ms =
+            |label: &String| window.period_named(label, &self.calendar).unwrap().start_ms;
         labels.sort_by_key(|label| std::cmp::Reverse(start_ms(label)));
         labels
     }
@@ -264,7 +284,9 @@ impl Oracle {
         let mut events: BTreeMap<(Window, String), BTreeMap<&str, Vec<&Event>>> = BTreeMap::new();
         for event in self.accepted.iter().filter(|event| meant(event)) {
             for &window in std::iter::once(&Window::All).chain(&self.board.windows) {
-                let members = events.entry((window, self.label(window, event))).or_default();
+                // No event counts between two seasons.
+                let Some(label) = self.label(window, event) else { continue };
+                let members = events.entry((window, label)).or_default();
                 members.entry(&event.member).or_default().push(event);
             }
         }
@@ -305,7 +327,13 @@ impl Oracle {
         held.iter().enumerate().map(row).collect()
     }
 
-    fn label(&self, window: Window, event: &Event) -> String {
-        window.period_at(event.at_ms, &self.zone).unwrap().label
+    fn label(&self, window: Window, event: &Event) -> Option<String> {
+        if window == Window::Season {
+            let is_in = |(_, start_ms, end_ms): &&(_, i64, i64)| {
+                *start_ms <= event.at_ms && event.at_ms < *end_ms
+            };
+            return self.board.seasons.iter().find(is_in).map(|(name, ..)| (*name).to_owned());
+        }
+        Some(window.period_at(event.at_ms, &self.calendar).unwrap().label)
     }
 }

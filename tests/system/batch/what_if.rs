@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::api::amendment::remove;
-use tests::api::submission::{submit_durably, submit_events};
+use tests::api::submission::{add_seasons, submit_durably, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::CREATE_BOARD;
 use tests::jobs::analytics::run;
@@ -104,13 +104,17 @@ async fn check(sql: Sql, shards: u16) {
             min: -10_000_000,
             max: 10_000_000,
             zone: "America/St_Johns",
+            reset_hour: 4,
+            week_start: ranking::window::calendar::Weekday::Sunday,
             shards,
-            windows: ["daily", "weekly", "4d"].map(|name| name.parse().unwrap()).into(),
+            windows: ["daily", "weekly", "4d", "season"].map(|name| name.parse().unwrap()).into(),
+            seasons: vec![("cup", 1000 * (now_s - 20 * 86_400), 1000 * (now_s + 86_400))],
             metadata: false,
         };
         let mut input = board.input();
         input["segmentBy"] = json!(["region"]);
         api.create_board(input).await;
+        add_seasons(&api, &board).await;
         submit_events(&api, &board, &events).await;
         // A member who was removed counts from its first score after that.
         remove(&api, &board.slug, "m3").await;
@@ -133,7 +137,7 @@ async fn check(sql: Sql, shards: u16) {
     let held = (count("score_event").await, count("job").await, count("standing").await);
     for _ in 0..14 {
         let (from, to) = (rng.random_range(0..RULES.len()), rng.random_range(0..RULES.len()));
-        let window = *["all", "daily", "weekly", "4d"].choose(&mut rng).unwrap();
+        let window = *["all", "daily", "weekly", "4d", "season"].choose(&mut rng).unwrap();
         let segment = *["", "region:eu"].choose(&mut rng).unwrap();
         check_one(&api, [from, to], window, segment, &mut rng).await;
     }

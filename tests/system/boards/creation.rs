@@ -12,14 +12,14 @@ async fn a_board_has_the_rules_it_was_created_with() {
     let text = "
         { board(slug: \"race\") {
             id slug title direction policy tieBreak tieBreakResolutionMs decimals minScore maxScore
-            timeZone shards segmentBy visibility selfSubmit
+            timeZone resetHour weekStart shards segmentBy visibility selfSubmit
             windows { name kind current { label start end sealed } }
         } }";
     let board = api.data(text, json!({})).await["board"].take();
     let mut expected = json!({
         "id": "board:race.1", "slug": "race", "title": "race", "direction": "HIGH_FIRST",
         "policy": "SUM", "tieBreak": "EARLIEST", "decimals": 2, "minScore": "0.00",
-        "maxScore": "9999999.99", "timeZone": "UTC", "shards": 2, "segmentBy": [],
+        "maxScore": "9999999.99", "timeZone": "UTC", "resetHour": 0, "weekStart": "MONDAY", "shards": 2, "segmentBy": [],
         "visibility": "PUBLIC", "selfSubmit": false,
         "windows": [{
             "name": "all", "kind": "ALL_TIME",
@@ -97,6 +97,9 @@ async fn a_board_that_cannot_be_is_refused() {
         (json!({ "tieBreak": "MEMBER", "tieBreakResolutionMs": 1000 }), "MEMBER"),
         (json!({ "tieBreak": "MEMBER", "policy": "LATEST" }), "EARLIEST or LATEST"),
         (json!({ "timeZone": "Mars/Olympus" }), "IANA"),
+        (json!({ "resetHour": 24 }), "expected 0 to 23"),
+        (json!({ "resetHour": -1 }), "expected 0 to 23"),
+        (json!({ "weekStart": "MOON" }), "Weekday"),
         (json!({ "shards": 3 }), "power of two"),
         (json!({ "shards": 32 }), "16"),
         (json!({ "shards": 0 }), ""),

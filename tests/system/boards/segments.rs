@@ -8,7 +8,7 @@ use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
 
 use tests::api::Api;
-use tests::api::submission::submit_events;
+use tests::api::submission::{add_seasons, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::CREATE_BOARD;
 use tests::jobs::analytics::figures;
@@ -67,6 +67,7 @@ async fn an_event_counts_in_the_region_its_member_had_then() {
             input["segmentBy"] = json!(["region"]);
             let created = api.create_board(input).await;
             assert_eq!(created["segmentBy"], json!(["region"]));
+            add_seasons(&api, &game.board).await;
             let mut regional = Regional::new();
             for batch in batches(&mut rng, &game.events) {
                 let mut moves = vec![];

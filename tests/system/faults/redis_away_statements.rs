@@ -70,7 +70,7 @@ impl World {
         stores.reads.set_metric_callback(note);
         let row = board::of_slug(&stores.db, "b").await.unwrap().unwrap();
         let board = row.to_ranking().unwrap();
-        let day = Window::Daily.period_at(now_ms(), &board.rules.zone).unwrap();
+        let day = Window::Daily.period_at(now_ms(), &board.rules.calendar).unwrap();
         let [all, daily] =
             [(Window::All, Period::all()), (Window::Daily, day)].map(|(window, period)| {
                 let id = StandingsId::of(&board, "", window, &period);

@@ -56,6 +56,12 @@ async fn check_random(sql: Sql, shards: u16) {
         zone: ["Europe/London", "Australia/Lord_Howe", "America/St_Johns"][rng.random_range(0..3)],
         shards,
         windows: Window::EVERY[1..].to_vec(),
+        seasons: vec![
+            ("winter", 1_735_700_000_000, 1_743_000_000_000),
+            ("spring", 1_743_000_000_000, 1_750_000_000_000),
+            ("autumn", 1_755_000_000_000, 1_761_440_000_000),
+            ("late", 1_761_440_400_000, 1_765_000_000_000),
+        ],
         ..Board::default()
     };
     create_board(&api, &board).await;

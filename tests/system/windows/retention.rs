@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ranking::window::Window;
+use ranking::window::{Calendar, Window};
 use serde_json::{Value, json};
 
 use tests::api::Api;
@@ -22,15 +22,15 @@ async fn months(api: &Arc<Deployment>, count: i64) -> (Api, Vec<String>) {
         "slug": "b", "windows": [{ "name": "monthly", "retain": 2 }, { "name": "daily" }],
     });
     api.create_board(input).await;
-    let zone = jiff::tz::TimeZone::UTC;
+    let calendar = Calendar::default();
     let mut period =
-        Window::Monthly.period_at(jiff::Timestamp::now().as_millisecond(), &zone).unwrap();
+        Window::Monthly.period_at(jiff::Timestamp::now().as_millisecond(), &calendar).unwrap();
     let (mut labels, mut scores) = (vec![], vec![]);
     for _ in 0..count {
         let at = jiff::Timestamp::from_millisecond(period.start_ms).unwrap();
         scores.push(json!({ "member": "ann", "score": 1, "at": at.to_string() }));
         labels.push(period.label);
-        period = Window::Monthly.period_at(period.start_ms - 1, &zone).unwrap();
+        period = Window::Monthly.period_at(period.start_ms - 1, &calendar).unwrap();
     }
     let told = tests::api::submission::submit_durably(&api, "b", json!(scores)).await;
     assert_eq!(told["accepted"], count, "{told}");

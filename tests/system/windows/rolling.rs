@@ -30,7 +30,7 @@ async fn rolling_windows_equal_all_their_events_at_every_step() {
         let mut now_ms = start_ms + rng.random_range(0..DAY_MS);
         for _ in 0..40 {
             let window = pick(&mut rng, &world.board.rules.windows);
-            let period = window.period_at(now_ms, &world.board.rules.zone).unwrap();
+            let period = window.period_at(now_ms, &world.board.rules.calendar).unwrap();
             now_ms = match (rng.random_range(0..10), period.end_ms) {
                 (0..3, Some(end_ms)) if end_ms - now_ms < 40 * DAY_MS => end_ms,
                 (3..5, Some(end_ms)) if end_ms - now_ms < 40 * DAY_MS => now_ms.max(end_ms - 1),
@@ -55,7 +55,7 @@ async fn rolling_windows_equal_all_their_events_at_every_step() {
             let at_ms = rng.random_range((start_ms - 70 * DAY_MS).max(0)..=now_ms);
             world.check(at_ms).await;
             let window = pick(&mut rng, &rules.windows);
-            let period = window.period_at(at_ms, &rules.zone).unwrap();
+            let period = window.period_at(at_ms, &rules.calendar).unwrap();
             world.check(period.present_from_ms).await;
         }
     }

@@ -118,7 +118,7 @@ impl PartitionDiff<'_> {
             (board.generation_of(window), board.sealed(window).sealed_before_ms);
         let mut left = BTreeSet::new();
         for id in rows.lists() {
-            let period = window.period_named(&id.period, &board.rules.zone)?;
+            let period = window.period_named(&id.period, &board.rules.calendar)?;
             if period.present_from_ms < before_ms {
                 left.insert(id.clone());
             }

@@ -73,7 +73,7 @@ pub(super) fn rows(
     let mut lists: BTreeMap<Window, Vec<(StandingsId, List)>> = BTreeMap::new();
     for (id, entries) in replay.entries()? {
         let sealed = board.sealed(id.window);
-        let period = id.window.period_named(&id.period, &board.rules.zone)?;
+        let period = id.window.period_named(&id.period, &board.rules.calendar)?;
         if Which::of(board, id.window) == Which::Open
             && period.present_from_ms < sealed.sealing_before_ms
         {

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use async_graphql::{ID, InputObject, MaybeUndefined, SimpleObject};
-use engine::board::{delete, windows};
+use async_graphql::{InputObject, MaybeUndefined, SimpleObject};
+use engine::board::windows;
 use entity::board;
 use entity::board::windows_text;
 use ranking::board::admission::Admission;
@@ -15,15 +14,14 @@ use ranking::metadata;
 use ranking::score::DECIMALS_MAX;
 use ranking::shown;
 use ranking::submission::REGION;
-use ranking::window::Window;
 use ranking::window::seal::RETAIN_MAX;
+use ranking::window::{Calendar, Window, parse_zone};
 
 use super::display::BoardDisplayInput;
-use super::{Board, ScoreOrder, ScorePolicy, TieBreak, Visibility};
+use super::{Board, ScoreOrder, ScorePolicy, TieBreak, Visibility, Weekday};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
-use crate::graphql::types::global_id::{BoardName, GlobalId};
 use crate::graphql::types::scalar::{DateTime, Decimal, text};
 
 /// The lateness of scores, in seconds, that a new board accepts where members submit their own, if
@@ -31,11 +29,7 @@ use crate::graphql::types::scalar::{DateTime, Decimal, text};
 const LATENESS_SELF_SUBMIT_SECONDS: i32 = 7 * 24 * 3600;
 
 /// How often an update is tried while other requests change the same board.
-const UPDATES_MAX: usize = 20;
-
-/// How long a deleting request waits for the purge of the board's data; the background work
-/// finishes it.
-const PURGE_TIMEOUT: Duration = Duration::from_secs(15);
+pub(super) const UPDATES_MAX: usize = 20;
 
 /// A new board. Its scoring rules are fixed at creation; `updateBoard` can change the rest.
 #[derive(InputObject)]
@@ -70,6 +64,14 @@ pub struct CreateBoardInput {
     /// The IANA time zone in which periods begin.
     #[graphql(default_with = "Some(\"UTC\".to_owned())")]
     time_zone: Option<String>,
+    /// The hour of the local clock at which days begin, 0 to 23; weeks, months, quarters and years
+    /// begin with their first day. Hours are those of the clock.
+    #[graphql(default_with = "Some(0)")]
+    reset_hour: Option<i32>,
+    /// The day with which weeks begin. Weeks from Monday have ISO labels: "2025-W36". Others are
+    /// labeled by their first day: "2025-08-31/P7D".
+    #[graphql(default_with = "Some(Weekday::Monday)")]
+    week_start: Option<Weekday>,
     /// The number of Redis sorted sets that the entries of each window and period are spread over:
     /// a power of two, at most the number of partitions.
     #[graphql(default_with = "Some(1)")]
@@ -106,7 +108,8 @@ pub struct CreateBoardInput {
 /// A window of a board.
 #[derive(InputObject)]
 pub struct WindowInput {
-    /// "hourly", "daily", "weekly", "monthly", "quarterly" or "yearly"; or a rolling window of 1 to
+    /// "hourly", "daily", "weekly", "monthly", "quarterly" or "yearly"; or "season", whose periods
+    /// `addSeason` lists; or a rolling window of 1 to
     /// 366 hours, days, weeks or months, the present one included: "24h", "7d", "12w", "3mo"; or a
     /// window in which scores lose half their weight in every 1 to 366 hours, days or weeks:
     /// "decay:12h", "decay:7d". The last kind needs policy SUM and direction HIGH_FIRST.
@@ -145,13 +148,6 @@ pub struct UpdateBoardInput {
     max_lateness_seconds: MaybeUndefined<i32>,
 }
 
-/// The board to delete.
-#[derive(InputObject)]
-pub struct DeleteBoardInput {
-    /// The board's slug.
-    pub(crate) slug: String,
-}
-
 /// The result of `createBoard`.
 #[derive(SimpleObject)]
 pub struct CreateBoardPayload {
@@ -164,13 +160,6 @@ pub struct CreateBoardPayload {
 pub struct UpdateBoardPayload {
     /// The board as it is now.
     pub(crate) board: Board,
-}
-
-/// The result of `deleteBoard`.
-#[derive(SimpleObject)]
-pub struct DeleteBoardPayload {
-    /// The global id that the board had.
-    deleted_board_id: ID,
 }
 
 /// Creates a board.
@@ -286,24 +275,6 @@ fn change(
     Ok(changed)
 }
 
-/// Deletes a board. Once this returns, the board is gone for readers and writers. Its data is
-/// purged too, unless there is very much of it.
-pub(crate) async fn delete(app: &App, slug: &str) -> crate::error::Result<DeleteBoardPayload> {
-    let no_board = || no_board(slug).at("input.slug");
-    check_slug(slug).map_err(|_| no_board())?;
-    let row = delete::mark(&app.deployment, slug).await?.ok_or_else(no_board)?;
-    app.boards.changed(slug);
-    match tokio::time::timeout(PURGE_TIMEOUT, delete::purge(&app.deployment, &row)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => {
-            tracing::warn!(slug, %error, "a deleted board's data is left to the background work");
-        }
-        Err(_) => tracing::info!(slug, "a deleted board's data is left to the background work"),
-    }
-    let name = BoardName { slug: slug.to_owned(), no: row.no };
-    Ok(DeleteBoardPayload { deleted_board_id: GlobalId::Board(name).to_text().into() })
-}
-
 fn milliseconds(seconds: i32) -> i64 {
     i64::from(seconds) * 1000
 }
@@ -339,6 +310,10 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
             .at("decimals")
     })?;
     let time_zone = input.time_zone.unwrap_or_else(|| "UTC".to_owned());
+    let zone = parse_zone(&time_zone).map_err(|error| Error::from(error).at("timeZone"))?;
+    let calendar = Calendar::of_zone(zone).reset_at(input.reset_hour.unwrap_or(0));
+    let calendar = calendar.map_err(|error| Error::from(error).at("resetHour"))?;
+    let week_start = input.week_start.unwrap_or(Weekday::Monday);
     let retained = retained(input.windows.as_deref().unwrap_or_default())?;
     let tick_ms = input.tie_break_resolution_ms.map(u32::try_from).transpose();
     let rules = Rules::new(RulesInput {
@@ -354,8 +329,7 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
         decimals,
         min: bound("minScore", input.min_score, "0", decimals)?,
         max: bound("maxScore", input.max_score, "999999999", decimals)?,
-        zone: ranking::window::parse_zone(&time_zone)
-            .map_err(|error| Error::from(error).at("timeZone"))?,
+        calendar: Calendar { week_start: week_start.into(), ..calendar },
         shards: app.deployment.store.partitions().check_shards(input.shards.unwrap_or(1).into())?,
         windows: input
             .windows

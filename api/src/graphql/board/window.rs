@@ -20,7 +20,7 @@ pub enum WindowKind {
     Hourly,
     /// Local days.
     Daily,
-    /// ISO weeks, from Monday.
+    /// Weeks, from the board's `weekStart`; ISO weeks from Monday.
     Weekly,
     /// Calendar months.
     Monthly,
@@ -28,6 +28,8 @@ pub enum WindowKind {
     Quarterly,
     /// Calendar years.
     Yearly,
+    /// Periods that the board's owner lists.
+    Season,
     /// The present hour, day, week or month, and a number of earlier ones.
     Rolling,
     /// All time, with scores that lose half their weight with every half-life.
@@ -55,9 +57,9 @@ impl BoardWindow {
         GlobalId::Window(board, self.window.to_string()).to_text().into()
     }
 
-    /// The name: "all", "hourly", "daily", "weekly", "monthly", "quarterly" or "yearly"; of a
-    /// rolling window "24h", "7d" (today and the six days before), "12w" or "3mo"; of a window in
-    /// which scores decay "decay:7d".
+    /// The name: "all", "hourly", "daily", "weekly", "monthly", "quarterly", "yearly" or
+    /// "season"; of a rolling window "24h", "7d" (today and the six days before), "12w" or "3mo";
+    /// of a window in which scores decay "decay:7d".
     async fn name(&self) -> String {
         self.window.to_string()
     }
@@ -73,6 +75,7 @@ impl BoardWindow {
             Rule::Monthly => WindowKind::Monthly,
             Rule::Quarterly => WindowKind::Quarterly,
             Rule::Yearly => WindowKind::Yearly,
+            Rule::Season => WindowKind::Season,
             Rule::Rolling(_) => WindowKind::Rolling,
             Rule::Decay(_) => WindowKind::Decay,
         }
@@ -94,12 +97,13 @@ impl BoardWindow {
         self.board.board.is_whole(self.window)
     }
 
-    /// The present period.
-    async fn current(&self, ctx: &Context<'_>) -> Result<Period> {
+    /// The present period; null while no season is open.
+    async fn current(&self, ctx: &Context<'_>) -> Result<Option<Period>> {
         let period = self
             .window
-            .period_at(state(ctx).now_ms, &self.board.board.rules.zone)
+            .period_at(state(ctx).now_ms, &self.board.board.rules.calendar)
             .map_err(Error::from)?;
-        Ok(Period::new(&self.board, self.window, &period, state(ctx).now_ms))
+        let shown = || Period::new(&self.board, self.window, &period, state(ctx).now_ms);
+        Ok((!period.is_gap()).then(shown))
     }
 }

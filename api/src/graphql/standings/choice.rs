@@ -81,19 +81,41 @@ impl Standings {
             (None, Some(at_ms)) => PeriodChoice::At(at_ms),
             (None, None) => PeriodChoice::Present,
         };
-        let period_chosen = period != PeriodChoice::Present;
         let segment = choice.segment.unwrap_or_default();
+        Self::choose_period(app, board, &choice.window, period, segment, now_ms)
+    }
+
+    /// The standings of everyone in some period of a window, to ask about the window.
+    pub(crate) fn of_window(
+        app: &App,
+        board: &Arc<CachedBoard>,
+        window: &str,
+        now_ms: i64,
+    ) -> crate::error::Result<Self> {
+        Self::choose_period(app, board, window, PeriodChoice::Any, String::new(), now_ms)
+    }
+
+    fn choose_period(
+        app: &App,
+        board: &Arc<CachedBoard>,
+        window: &str,
+        period: PeriodChoice,
+        segment: String,
+        now_ms: i64,
+    ) -> crate::error::Result<Self> {
+        let period_chosen = period != PeriodChoice::Present;
         let (slug, segment_by) = (&board.row.slug, &board.segment_by);
         check_segment(slug, segment_by, &segment)
             .map_err(|error| Error::from(error).at("of.segment"))?;
         let argument = if matches!(period, PeriodChoice::At(_)) { "of.at" } else { "of.period" };
-        let no_window = || Unreadable::no_window(&board.board, slug, &shown(&choice.window));
-        let window = choice.window.parse().map_err(|_| Error::from(no_window()).at("of.window"))?;
+        let no_window = || Unreadable::no_window(&board.board, slug, &shown(window));
+        let window = window.parse().map_err(|_| Error::from(no_window()).at("of.window"))?;
         let choice = choice::Choice { window, period, segment };
         let resolved = choice.resolve(&board.board, slug, segment_by, now_ms);
         let (id, period) = resolved.map_err(|unreadable| {
             let argument = match unreadable {
                 Unreadable::NoWindow(_) => Some("of.window"),
+                Unreadable::NoSeason(_) => Some(argument),
                 Unreadable::Invalid(_) => Some(argument),
                 Unreadable::Filling { .. } => None,
             };
@@ -120,12 +142,8 @@ impl Standings {
     /// without periods.
     pub(crate) fn last_period(&self, app: &App) -> crate::error::Result<Option<Self>> {
         let (window, rules) = (self.read.id.window, &self.read.rules);
-        let last_ms = self.read.period.present_from_ms - 1;
-        if !window.has_periods() || last_ms < 0 {
-            return Ok(None);
-        }
-        let period = window.period_at(last_ms, &rules.zone)?;
-        Ok(Some(self.of_period(app, period)))
+        let last = window.period_before(&self.read.period, &rules.calendar)?;
+        Ok(last.map(|period| self.of_period(app, period)))
     }
 
     /// The place of a page cursor, if there is one, and the standings in which the page continues.
@@ -166,7 +184,7 @@ impl Standings {
                 id.period
             )));
         }
-        let period = id.window.period_named(cursor.period(), &self.read.rules.zone)?;
+        let period = id.window.period_named(cursor.period(), &self.read.rules.calendar)?;
         Ok((self.of_period(app, period), cursor))
     }
 }

@@ -23,8 +23,8 @@ pub struct Period {
     /// The global id: "period:<slug>.<number>:<window>:<label>".
     #[graphql(owned)]
     pub(crate) id: ID,
-    /// The label: "2025-09-03", "2025-W36", "2025-09", "2025-Q3", "2025", "2025-10-26T02+01:00",
-    /// "all".
+    /// The label: "2025-09-03", "2025-W36" or "2025-08-31/P7D", "2025-09", "2025-Q3", "2025",
+    /// "2025-10-26T02+01:00", the name of a season, "all".
     label: String,
     /// The first instant of the period; null for "all".
     start: Option<DateTime>,
@@ -87,7 +87,7 @@ pub(crate) async fn periods_page(
     let (window, rules) = (standings.read.id.window, standings.read.rules.clone());
     let start_of = |cursor: &String| {
         let label: String = PageCursor::place(cursor)?;
-        let period = window.period_named(&label, &rules.zone).map_err(|_| no_cursor(cursor))?;
+        let period = window.period_named(&label, &rules.calendar).map_err(|_| no_cursor(cursor))?;
         Ok::<_, Error>(period.present_from_ms)
     };
     let (limit, range, cursor) = match &page {
@@ -118,7 +118,7 @@ pub(crate) async fn periods_page(
     let total = PeriodTotal(standings);
     let mut connection = Connection::with_additional_fields(has_previous, has_next, total);
     for began in found {
-        let period = window.period_named(&began.label, &rules.zone)?;
+        let period = window.period_named(&began.label, &rules.calendar)?;
         connection.edges.push(Edge::new(
             PageCursor::of(&began.label),
             Period::new(&board, window, &period, state(ctx).now_ms),

@@ -15,7 +15,9 @@ use async_graphql_value::{ConstValue, Name, Value};
 use ranking::shown;
 
 use super::types::TYPES;
-use super::values::{Path, fault_of_scalar, is_scalar_of_ours, shown_value, with_argument};
+use super::values::{
+    FIXED, Path, fault_of_scalar, is_fixed, is_scalar_of_ours, shown_value, with_argument,
+};
 
 /// The argument of `@skip` and `@include`.
 static CONDITION: LazyLock<Type> = LazyLock::new(|| Type::new("Boolean!").expect("it is a type"));
@@ -212,6 +214,11 @@ impl<'d> Part<'d> {
             {
                 let inputs = TYPES.input_object(name);
                 for (key, value) in fields {
+                    if is_fixed(name, key) {
+                        let message = format!("invalid value of {key}: {FIXED}");
+                        let path = path.field(key, name).to_string();
+                        return Err(with_argument(message, place.pos, path));
+                    }
                     let Some(input) = inputs.and_then(|inputs| inputs.get(key)) else { continue };
                     let place = Place {
                         argument: key,

@@ -91,6 +91,9 @@ pub fn fault(needed: &Type, value: &Value, path: &Path<'_>) -> Option<(String, S
         (BaseType::Named(_), Value::List(_)) => found("a list"),
         (BaseType::Named(name), Value::Object(fields)) => {
             let Some(inputs) = TYPES.input_object(name) else { return found("an object") };
+            if let Some(key) = fields.keys().find(|key| is_fixed(name, key)) {
+                return Some((path.field(key, name).to_string(), FIXED.to_owned()));
+            }
             let mut missing: Vec<_> = inputs
                 .iter()
                 .filter(|(key, input)| {
@@ -123,6 +126,15 @@ pub fn fault_of_scalar(type_name: &str, value: &Value) -> Option<String> {
         "JSON" => Json::read(value).err(),
         _ => None,
     }
+}
+
+/// The fault of a rule that a client tries to change.
+pub const FIXED: &str = "it is fixed when a board is created: expected a new board for another";
+
+/// True for a field of an update of a board that only a new board has.
+pub fn is_fixed(type_name: &str, field: &str) -> bool {
+    let has = |name| TYPES.input_object(name).is_some_and(|inputs| inputs.contains_key(field));
+    type_name == "UpdateBoardInput" && !has("UpdateBoardInput") && has("CreateBoardInput")
 }
 
 /// True for a scalar of ours.

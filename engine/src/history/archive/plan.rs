@@ -11,7 +11,6 @@ use super::{Plan, Span};
 use crate::deployment::Deployment;
 use crate::partition::Partition;
 use entity::board;
-use entity::board::WindowState;
 use entity::error::Result;
 use entity::history::{commit, dead_letter, score_event};
 
@@ -55,7 +54,7 @@ pub async fn plan(
             )));
         }
         let sealed = window.sealed();
-        let is_still = window.state == WindowState::Whole
+        let is_still = window.is_settled()
             && sealed.sealing_before_ms == sealed.sealed_before_ms
             && window.dropped_before_ms.unwrap_or(NEVER_MS) == sealed.sealed_before_ms;
         if !is_still {
@@ -68,8 +67,10 @@ pub async fn plan(
                 "its window {rule} has no sealed periods; let it retain fewer, and archive once they are sealed"
             )));
         }
-        let open = rule.period_at(sealed.sealed_before_ms, &board.rules.zone)?;
-        before_ms = before_ms.min(open.start_ms);
+        let open = rule.period_at(sealed.sealed_before_ms, &board.rules.calendar)?;
+        // No event counts in a gap, and no season is added that begins before archived events end.
+        let needed_ms = if open.is_gap() { open.end_ms } else { Some(open.start_ms) };
+        before_ms = before_ms.min(needed_ms.unwrap_or(i64::MAX));
     }
     let mut spans = vec![];
     for partition in partitions {

@@ -67,7 +67,7 @@ impl InSql {
         let sealed: BTreeSet<&StandingsId> = sealed.collect();
         let mut periods = BTreeMap::new();
         for id in sealed {
-            let period = id.window.period_named(&id.period, &board.rules.zone)?;
+            let period = id.window.period_named(&id.period, &board.rules.calendar)?;
             periods.insert(id.clone(), period);
         }
         let mut read = Self {
@@ -268,7 +268,7 @@ impl FoldedMember {
         let Some(state) = self.replay.state_of(id, member) else {
             return Ok(None);
         };
-        let Ok(period) = id.window.period_named(&id.period, &board.rules.zone) else {
+        let Ok(period) = id.window.period_named(&id.period, &board.rules.calendar) else {
             return Ok(None);
         };
         Ok(Some(match location {

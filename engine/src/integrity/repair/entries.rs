@@ -157,7 +157,7 @@ impl Mending<'_> {
         let (asked, probe) = probe(partition, board, self.places).await?;
         let (mut writes, mut mended) = (Writes::default(), 0);
         for ((id, asked), found) in asked.iter().zip(probe.doubles) {
-            let Ok(period) = id.window.period_named(&id.period, &board.rules.zone) else {
+            let Ok(period) = id.window.period_named(&id.period, &board.rules.calendar) else {
                 continue;
             };
             let Some(doubles) = found.filter(|_| !is_sealed(&seals, tail, id, &period)) else {

@@ -71,7 +71,7 @@ async fn number_sealed(
     let mut standings = BTreeMap::new();
     for location in places.values().flatten() {
         if let Location::Sealed(id) = location {
-            let period = id.window.period_named(&id.period, &board.rules.zone)?;
+            let period = id.window.period_named(&id.period, &board.rules.calendar)?;
             standings.insert(id.clone(), period);
         }
     }

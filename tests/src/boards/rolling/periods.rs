@@ -21,7 +21,7 @@ impl World {
     pub async fn check(&self, now_ms: i64) {
         let rules = &self.board.rules;
         for &window in &rules.windows {
-            let period = window.period_at(now_ms, &rules.zone).unwrap();
+            let period = window.period_at(now_ms, &rules.calendar).unwrap();
             for segment in ["", "region:eu", "region:ü:%"] {
                 self.check_standings(window, &period, segment, now_ms).await;
             }
@@ -187,7 +187,7 @@ fn first_ms(window: Window, period: &Period, rules: &Rules) -> i64 {
     let mut start_ms = period.present_from_ms;
     for _ in 1..rolling.count() {
         if start_ms > 0 {
-            let before = rolling.base().period_at(start_ms - 1, &rules.zone);
+            let before = rolling.base().period_at(start_ms - 1, &rules.calendar);
             start_ms = before.unwrap().start_ms;
         }
     }

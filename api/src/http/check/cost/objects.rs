@@ -9,6 +9,8 @@ use async_graphql::parser::types::{
 use async_graphql::{Positioned, Variables};
 use async_graphql_value::{ConstValue, Name, Value};
 
+use ranking::window::season::SEASONS_MAX;
+
 use crate::graphql::integrity::FINDINGS_DEFAULT;
 use crate::graphql::job::JOBS_DEFAULT;
 use crate::graphql::standings::distribution::BUCKETS_DEFAULT;
@@ -33,7 +35,7 @@ const PAGES: [(&str, usize); 10] = [
 pub const ITEMS: [&str; 2] = ["edges", "nodes"];
 
 /// Fields that answer with a list of at most so many objects, by no argument's choice.
-const LISTS: [(&str, u64); 1] = [("windows", 17)];
+const LISTS: [(&str, u64); 2] = [("windows", 17), ("seasons", SEASONS_MAX as u64)];
 
 /// Lists in the answer to a query about the schema, each with the number of objects it counts for.
 const SCHEMA_LISTS: [(&str, u64); 8] = [

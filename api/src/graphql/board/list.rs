@@ -1,0 +1,86 @@
+//! The list of boards, and the search in it.
+
+use async_graphql::connection::Edge;
+use async_graphql::{Context, Object, Result};
+use entity::board as row;
+use entity::board::display::Filter;
+use ranking::id::check_slug;
+
+use super::Board;
+use super::display::checked_tags;
+use crate::cache::boards::CachedBoard;
+use crate::error::Error;
+use crate::graphql::price;
+use crate::graphql::request::{RequestState, app, state};
+use crate::graphql::types::connection::{Connection, Page, PageCursor, no_cursor};
+use crate::graphql::types::scalar::{int, text as checked_text};
+use crate::loader::totals::Total;
+
+/// A page of the boards of a filter, ordered by slug.
+///
+/// # Errors
+/// `LIMIT_EXCEEDED` if the points of the request are spent.
+pub(crate) async fn list(
+    ctx: &Context<'_>,
+    filter: Filter,
+    page: Page,
+) -> crate::error::Result<Connection<Board, BoardTotal>> {
+    let _reading = state(ctx).loaders.reading();
+    let slug_of = |cursor: &String| {
+        let slug: String = PageCursor::place(cursor)?;
+        check_slug(&slug).map_err(|_| no_cursor(cursor))?;
+        Ok::<_, Error>(slug)
+    };
+    let db = &app(ctx).deployment.reads;
+    let (Page::Forward { limit, .. } | Page::Backward { limit, .. }) = &page;
+    state(ctx).spend(price::select(*limit))?;
+    if filter.text.is_some() || !filter.tags.is_empty() {
+        // SQL looks at every board until the page is full.
+        let all = Filter { public_only: filter.public_only, ..Filter::default() };
+        price::total(state(ctx), Total::Boards(all), price::counted_rows).await?;
+    }
+    let (rows, has_previous, has_next) = match page {
+        Page::Forward { limit, after } => {
+            let after = after.as_ref().map(slug_of).transpose()?;
+            let (rows, more) = row::page_after(db, &filter, after.as_deref(), limit).await?;
+            (rows, after.is_some(), more)
+        }
+        Page::Backward { limit, before } => {
+            let before = before.as_ref().map(slug_of).transpose()?;
+            let (rows, more) = row::page_before(db, &filter, before.as_deref(), limit).await?;
+            (rows, more, before.is_some())
+        }
+    };
+    let total = BoardTotal(filter);
+    let mut connection = Connection::with_additional_fields(has_previous, has_next, total);
+    for row in rows {
+        connection.edges.push(Edge::new(PageCursor::of(&row.slug), Board(CachedBoard::new(row)?)));
+    }
+    Ok(connection)
+}
+
+/// The filter of a search for boards that the client may see.
+///
+/// # Errors
+/// `BAD_USER_INPUT`, `LIMIT_EXCEEDED` for too many tags.
+pub(crate) fn filter(
+    state: &RequestState,
+    text: Option<String>,
+    tags: &[String],
+) -> crate::error::Result<Filter> {
+    let text = text.map(|text| checked_text("query", text)).transpose()?;
+    let public_only = state.principal.is_none();
+    Ok(Filter { public_only, text, tags: checked_tags(tags)? })
+}
+
+/// The total of a connection of boards, counted only if a query asks for it.
+pub struct BoardTotal(Filter);
+
+#[Object]
+impl BoardTotal {
+    /// The number of boards on all pages.
+    async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
+        let total = Total::Boards(self.0.clone());
+        Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)
+    }
+}
