@@ -1,9 +1,9 @@
 //! The metadata of events: a column of the events, one of the boards that says whether their events
 //! have some, and a table of what SQL keeps of archived events, so that entries still show it.
 //!
-//! An index leads from an entry to the events with metadata of its time. SQLite and PostgreSQL have
-//! only those events in it. MariaDB and MySQL have no such indexes, and look among the events of
-//! the member or of that time.
+//! An index leads from an entry to the events with metadata of its time, and one to the removals
+//! and voids of its member. SQLite and PostgreSQL have only those events in them. MariaDB and MySQL
+//! have no such indexes, and look among the events of the member or of that time.
 
 use sea_orm_migration::prelude::*;
 use sea_orm_migration::sea_orm::DbBackend;
@@ -43,7 +43,10 @@ const STATEMENTS: [&str; 4] = [
     r#"CREATE INDEX "archived_metadata_member" ON "archived_metadata" ("board_no", "member", "at_ms")"#,
 ];
 
-const INDEX: &str = r#"CREATE INDEX "score_event_metadata" ON "score_event" ("board_no", "member", "at_ms") WHERE "metadata" IS NOT NULL"#;
+const INDEXES: [&str; 2] = [
+    r#"CREATE INDEX "score_event_metadata" ON "score_event" ("board_no", "member", "at_ms") WHERE "metadata" IS NOT NULL"#,
+    r#"CREATE INDEX "score_event_amendment" ON "score_event" ("board_no", "member") WHERE "at_ms" IS NULL"#,
+];
 
 const DROPS: [&str; 3] = [
     r#"DROP TABLE "archived_metadata""#,
@@ -68,14 +71,17 @@ impl MigrationTrait for Migration {
         for statement in STATEMENTS {
             run(manager, &statement.replace("{text}", text).replace("{id}", id)).await?;
         }
-        match backend {
-            DbBackend::MySql => Ok(()),
-            _ => run(manager, INDEX).await,
+        if backend != DbBackend::MySql {
+            for index in INDEXES {
+                run(manager, index).await?;
+            }
         }
+        Ok(())
     }
 
     async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         if manager.get_database_backend() != DbBackend::MySql {
+            run(manager, r#"DROP INDEX "score_event_amendment""#).await?;
             run(manager, r#"DROP INDEX "score_event_metadata""#).await?;
         }
         for statement in DROPS {

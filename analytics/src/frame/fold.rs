@@ -370,18 +370,17 @@ pub(crate) mod tests {
             prop_assert_eq!(by_polars, replay.entries().unwrap());
             let mut all_time = BTreeMap::new();
             let states = crate::frame::counted::in_parts(states(&board, &events).unwrap()).unwrap();
-            let (members, segments) = (states.column("member").unwrap().str().unwrap(), states.column("segment").unwrap().str().unwrap());
+            let text = |name: &str, row: usize| states.column(name).unwrap().str().unwrap().get(row).unwrap().to_owned();
             let number = |name: &str, row: usize| states.column(name).unwrap().i64().unwrap().get(row).unwrap();
             for row in 0..states.height() {
-                let id = StandingsId::all_time(&board, segments.get(row).unwrap().to_owned());
-                let member = MemberId::new(members.get(row).unwrap()).unwrap();
+                let id = StandingsId::all_time(&board, text("segment", row));
+                let member = MemberId::new(&text("member", row)).unwrap();
                 let state = State { score: number("score", row), tick: number("tick", row) };
                 prop_assert_eq!(Some(state), replay.state_of(&id, &member));
                 all_time.insert((id, member), state);
             }
-            let held = replay.entries().unwrap();
-            let held = held.iter().filter(|(id, _)| id.window == Window::All).map(|(_, entries)| entries.len());
-            prop_assert_eq!(all_time.len(), held.sum::<usize>());
+            let held = replay.entries().unwrap().into_iter().filter(|(id, _)| id.window == Window::All);
+            prop_assert_eq!(all_time.len(), held.map(|(_, entries)| entries.len()).sum::<usize>());
         }
 
         #[test]

@@ -16,7 +16,7 @@ use sea_orm::{
 
 use crate::deployment::Deployment;
 use crate::{reshard, seal};
-use entity::archive::{archive_file, archive_mark, archived_metadata};
+use entity::archive::{archive_file, archive_mark};
 use entity::board;
 use entity::error::Result;
 use entity::history::{commit, dead_letter, score_event};
@@ -112,14 +112,12 @@ async fn purge_events(db: &DatabaseConnection, no: BoardNo) -> Result<()> {
 async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
     let db = &deployment.db;
     const STANDING: (&str, &str) = ("standing", r#""board_no", "segment", "member""#);
+    const METADATA: (&str, &str) = ("archived_metadata", r#""partition", "seq", "event_index""#);
     let of_board = format!(r#""board_no" = {no}"#);
     by_member::delete(db, STANDING, &of_board, "TRUE").await?;
     by_member::delete_archived(db, Some(no.0), "TRUE").await?;
     purge_events(db, no).await?;
-    archived_metadata::Entity::delete_many()
-        .filter(archived_metadata::Column::BoardNo.eq(no.0))
-        .exec(db)
-        .await?;
+    by_member::delete(db, METADATA, &of_board, "TRUE").await?;
     archive_mark::Entity::delete_many()
         .filter(archive_mark::Column::BoardNo.eq(no.0))
         .exec(db)

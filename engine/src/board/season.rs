@@ -10,7 +10,7 @@ use entity::board::{self, SeasonRow, WindowRow, WindowState};
 use entity::error::Result;
 use entity::history::span;
 use ranking::window::Window;
-use ranking::window::season::Season;
+use ranking::window::season::{SEASONS_MAX, Season};
 use ranking::{Error, shown_instant};
 
 use super::windows::Changed;
@@ -36,6 +36,11 @@ pub fn added(row: &board::Model, season: &Season) -> ranking::Result<Changed> {
         return Err(Error::Invalid(format!(
             "invalid season {name}: past seasons are sealed or archived: expected startsAt of {from} or later"
         )));
+    }
+    // Those that are being removed count here: the row has them until their standings are gone.
+    if window.seasons.len() >= 2 * SEASONS_MAX {
+        let text = "too many seasons are being removed; try again later";
+        return Err(Error::Overloaded(text.to_owned()));
     }
     window.seasons.push(SeasonRow { name, start_ms, end_ms, state: WindowState::Filling });
     changed(row, windows)

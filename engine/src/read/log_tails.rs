@@ -18,8 +18,13 @@ use ranking::store::read::Standings;
 use ranking::{Error, Result};
 use tokio::sync::Mutex as AsyncMutex;
 
-/// The most commits of one read of a log.
+/// The commits of the first read of a log, and of one read at most: each may have a thousand
+/// events, or one.
+const COMMITS_AT_FIRST: usize = 8;
 const COMMITS_AT_ONCE: usize = 500;
+
+/// The events of one read, about.
+const EVENTS_AT_ONCE: usize = 5000;
 
 /// The most commits that SQL may be behind a partition's log while entries still show their
 /// metadata.
@@ -83,20 +88,25 @@ impl LogTails {
 impl LogTail {
     /// Reads the log up to its head.
     async fn catch_up(&mut self, store: &Store, partition: PartitionNo) -> Result<()> {
-        let mut attempts = 0;
+        let (mut attempts, mut commits) = (0, COMMITS_AT_FIRST);
         loop {
             let (seq, count) = match &self.last {
-                Some((seq, _)) => (*seq, COMMITS_AT_ONCE),
+                Some((seq, _)) => (*seq, commits),
                 // Only the head, and the seq from which on SQL may lack commits.
                 None => (u64::MAX - 1, 1),
             };
             let read = store.log_after(partition, seq, count).await?;
-            let behind = read.head.seq.saturating_sub(read.settled.max(self.seq()));
+            let behind = read.head.seq.saturating_sub(read.settled);
             if behind > METADATA_COMMITS_MAX {
                 return Err(Error::Unavailable(format!(
                     "the database is more than {METADATA_COMMITS_MAX} commits behind, so metadata cannot be read; try again later"
                 )));
             }
+            let events: usize = read.commits.iter().map(|commit| commit.events.len()).sum();
+            commits = match events * 4 <= EVENTS_AT_ONCE {
+                true => (commits * 4).min(COMMITS_AT_ONCE),
+                false => COMMITS_AT_FIRST,
+            };
             match self.take(partition, read) {
                 Taken::All => return Ok(()),
                 Taken::Some => {}

@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use entity::error::Result;
 use entity::history::makers::{Events, MemberTime, amendments, with_metadata};
 use futures::FutureExt;
-use ranking::board::{Board, Policy, State};
+use ranking::board::{Board, Policy};
 use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::id::MemberId;
 use ranking::metadata::{Maker, Metadata};
@@ -24,9 +24,10 @@ use super::reader::Reader;
 /// An entry whose event is looked for.
 struct Sought<'a> {
     member: &'a MemberId,
-    state: State,
     from_ms: i64,
     until_ms: i64,
+    /// The score of the event; `None` where scores add up.
+    score: Option<i64>,
 }
 
 impl Reader {
@@ -88,7 +89,13 @@ impl Reader {
         let members: BTreeSet<MemberId> = sought.iter().map(|of| of.member.clone()).collect();
         let read = self.read_redis(standings, |store, now| {
             let (tails, members) = (&self.tails, &members);
-            async move { tails.events(store, &now, members).await }.boxed()
+            async move {
+                let events = tails.events(store, &now, members).await?;
+                // A log does not say that the board has moved elsewhere.
+                store.size(&now).await?;
+                Ok(events)
+            }
+            .boxed()
         });
         match read.await {
             Ok(Ok(events)) => Ok(events),
@@ -108,7 +115,7 @@ fn sought<'a>(board: &Board, standings: &Standings, entry: &'a RankedEntry) -> S
     let until_ms = (state.tick + 1) * tick_ms;
     Sought {
         member: &entry.member,
-        state,
+        score: (rules.policy != Policy::Sum).then_some(state.score),
         from_ms: (state.tick * tick_ms).max(period.start_ms),
         until_ms: period.end_ms.map_or(until_ms, |end_ms| until_ms.min(end_ms)),
     }
@@ -116,8 +123,8 @@ fn sought<'a>(board: &Board, standings: &Standings, entry: &'a RankedEntry) -> S
 
 impl Sought<'_> {
     fn asked(&self) -> MemberTime<'_> {
-        let Self { member, from_ms, until_ms, .. } = *self;
-        MemberTime { member: member.as_str(), from_ms, until_ms }
+        let Self { member, from_ms, until_ms, score, .. } = *self;
+        MemberTime { member: member.as_str(), from_ms, until_ms, score }
     }
 }
 
@@ -156,7 +163,7 @@ impl<'b> Histories<'b> {
             let event = &of_member.1;
             let EventKind::Score { score, at_ms, .. } = event.kind else { return None };
             let counts = (of.from_ms..of.until_ms).contains(&at_ms)
-                && (rules.policy == Policy::Sum || score == of.state.score)
+                && of.score.is_none_or(|sought| score == sought)
                 && (segment.is_empty() || event.segments.iter().any(|one| one == segment))
                 && removed.is_none_or(|removed| self.order(of_member) > removed);
             let metadata = event.metadata.clone().filter(|_| counts)?;

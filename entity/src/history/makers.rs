@@ -5,13 +5,21 @@ use ranking::commit::{Event, EventPlace};
 use ranking::id::BoardNo;
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::{SelectStatement, UnionType};
-use sea_orm::{QueryOrder, QueryTrait, Select};
+use sea_orm::{Condition, QueryOrder, QueryTrait, Select};
 
 use crate::archive::archived_metadata;
 use crate::history::score_event;
 
 /// The most members of one SELECT: SQLite takes 500 SELECTs in one.
 const MEMBERS_MAX: usize = 100;
+
+/// The most events of a member that may have made one entry: with the same time to the board's
+/// tick, and unless scores add up, with the same score. Where there are more, none is found.
+pub const MAKERS_MAX: usize = 100;
+
+/// The rows of one SELECT for 100 members. Most have one; if this is not enough, each member has a
+/// SELECT of its own.
+const ROWS_MAX: usize = 4 * MEMBERS_MAX;
 
 /// A member, and the times of the events that may have made its entry: from one instant until
 /// before another, in Unix milliseconds.
@@ -23,13 +31,15 @@ pub struct MemberTime<'a> {
     pub from_ms: i64,
     /// The millisecond after the last one.
     pub until_ms: i64,
+    /// The raw score of the events; `None` for all, where scores add up.
+    pub score: Option<i64>,
 }
 
 /// Events with their places in history.
 pub type Events = Vec<(EventPlace, Event)>;
 
 /// The scores with metadata of some members and times, in no order. Two SELECTs for each 100
-/// members; each finds its rows by an index.
+/// members; each finds its rows by an index. A member has at most [`MAKERS_MAX`] events, or none.
 ///
 /// # Errors
 /// `Corrupt` if a row holds a value that Laurel never writes.
@@ -40,32 +50,60 @@ pub async fn with_metadata(
 ) -> crate::Result<Events> {
     let mut events = vec![];
     for some in asked.chunks(MEMBERS_MAX) {
-        let selects = some.iter().map(|asked| {
-            use score_event::Column::{AtMs, BoardNo as No, Member, Metadata};
-            let of_member = score_event::Entity::find()
-                .filter(No.eq(board.0))
-                .filter(Member.eq(asked.member))
-                .filter(AtMs.gte(asked.from_ms))
-                .filter(AtMs.lt(asked.until_ms));
-            // The partial index has this condition.
-            of_member.filter(Metadata.is_not_null())
-        });
-        let rows: Vec<score_event::Model> = all_of(db, selects).await?;
-        for row in rows {
-            events.push((row.place()?, row.to_ranking()?));
+        let mut found = some_with_metadata(db, board, some, ROWS_MAX).await?;
+        if found.len() > ROWS_MAX {
+            found.clear();
+            for asked in some {
+                let of_one = std::slice::from_ref(asked);
+                let theirs = some_with_metadata(db, board, of_one, MAKERS_MAX).await?;
+                found.extend(
+                    Some(theirs).filter(|all| all.len() <= MAKERS_MAX).into_iter().flatten(),
+                );
+            }
         }
-        let selects = some.iter().map(|asked| {
+        events.append(&mut found);
+    }
+    Ok(events)
+}
+
+/// As [`with_metadata`], of at most 100 members; more than `most` events if there are more.
+async fn some_with_metadata(
+    db: &impl ConnectionTrait,
+    board: BoardNo,
+    some: &[MemberTime<'_>],
+    most: usize,
+) -> crate::Result<Events> {
+    let mut events = vec![];
+    let selects = some.iter().map(|asked| {
+        use score_event::Column::{AtMs, BoardNo as No, Member, Metadata};
+        let of_member = score_event::Entity::find()
+            .filter(No.eq(board.0))
+            .filter(Member.eq(asked.member))
+            .filter(AtMs.gte(asked.from_ms))
+            .filter(AtMs.lt(asked.until_ms));
+        let of_score = asked.score.map(|score| score_event::Column::Score.eq(score));
+        // The partial index has this condition.
+        of_member.filter(Metadata.is_not_null()).filter(Condition::all().add_option(of_score))
+    });
+    let rows: Vec<score_event::Model> = all_of(db, selects, most).await?;
+    for row in rows {
+        events.push((row.place()?, row.to_ranking()?));
+    }
+    let selects =
+        some.iter().map(|asked| {
             use archived_metadata::Column::{AtMs, BoardNo as No, Member};
             archived_metadata::Entity::find()
                 .filter(No.eq(board.0))
                 .filter(Member.eq(asked.member))
                 .filter(AtMs.gte(asked.from_ms))
                 .filter(AtMs.lt(asked.until_ms))
+                .filter(Condition::all().add_option(
+                    asked.score.map(|score| archived_metadata::Column::Score.eq(score)),
+                ))
         });
-        let rows: Vec<archived_metadata::Model> = all_of(db, selects).await?;
-        for row in rows {
-            events.push(row.to_ranking()?);
-        }
+    let rows: Vec<archived_metadata::Model> = all_of(db, selects, most).await?;
+    for row in rows {
+        events.push(row.to_ranking()?);
     }
     Ok(events)
 }
@@ -104,16 +142,19 @@ pub async fn amendments(
     Ok(events)
 }
 
-/// The rows of several SELECTs in one: each of them is a range of an index on every database.
+/// The rows of several SELECTs in one, each of which is a range of an index on every database: one
+/// more than `most`, at most.
 async fn all_of<E: EntityTrait>(
     db: &impl ConnectionTrait,
     selects: impl Iterator<Item = Select<E>>,
+    most: usize,
 ) -> Result<Vec<E::Model>, DbErr> {
     let mut selects = selects.map(QueryTrait::into_query);
     let Some(mut all) = selects.next() else { return Ok(vec![]) };
     for select in selects {
         SelectStatement::union(&mut all, UnionType::All, select);
     }
+    all.limit(most as u64 + 1);
     let statement = db.get_database_backend().build(&all);
     E::find().from_raw_sql(statement).all(db).await
 }
@@ -127,7 +168,7 @@ pub async fn archived_after(
     limit: u64,
 ) -> Result<Vec<archived_metadata::Model>, DbErr> {
     use archived_metadata::Column::{BoardNo as No, EventIndex, Partition, Seq};
-    use sea_orm::{Condition, QuerySelect};
+    use sea_orm::QuerySelect;
     let later = Condition::any()
         .add(Seq.gt(seq))
         .add(Condition::all().add(Seq.eq(seq)).add(EventIndex.gt(index)));

@@ -283,7 +283,8 @@ async fn an_event_says_what_was_accepted_and_what_it_voids() {
             query($id: ID!) { node(id: $id) {
                 id
                 ... on ScoreEvent {
-                    id kind score at acceptedAt eventId voided voids board { slug } member { key }
+                    id kind score at acceptedAt eventId metadata voided voids board { slug }
+                    member { key }
                 }
             } }";
         let data = api.data(text, json!({ "id": event["id"] })).await;

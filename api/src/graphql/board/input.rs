@@ -303,12 +303,7 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
         .at("segmentBy"));
     }
     let title = text("title", input.title.unwrap_or_else(|| input.slug.clone()))?;
-    let asked = input.decimals.unwrap_or(0);
-    let decimals = u8::try_from(asked).ok().filter(|&decimals| decimals <= DECIMALS_MAX);
-    let decimals = decimals.ok_or_else(|| {
-        Error::bad_input(format!("invalid decimals {asked}: expected 0 to {DECIMALS_MAX}"))
-            .at("decimals")
-    })?;
+    let decimals = checked_decimals(input.decimals.unwrap_or(0))?;
     let time_zone = input.time_zone.unwrap_or_else(|| "UTC".to_owned());
     let zone = parse_zone(&time_zone).map_err(|error| Error::from(error).at("timeZone"))?;
     let calendar = Calendar::of_zone(zone).reset_at(input.reset_hour.unwrap_or(0));
@@ -362,6 +357,14 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
     row.closes_at_ms = admission.closes_at_ms;
     row.lateness_max_ms = admission.lateness_max_ms;
     Ok(row)
+}
+
+fn checked_decimals(asked: i32) -> crate::error::Result<u8> {
+    let decimals = u8::try_from(asked).ok().filter(|&decimals| decimals <= DECIMALS_MAX);
+    decimals.ok_or_else(|| {
+        Error::bad_input(format!("invalid decimals {asked}: expected 0 to {DECIMALS_MAX}"))
+            .at("decimals")
+    })
 }
 
 fn bound(

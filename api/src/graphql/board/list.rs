@@ -35,9 +35,7 @@ pub(crate) async fn list(
     let (Page::Forward { limit, .. } | Page::Backward { limit, .. }) = &page;
     state(ctx).spend(price::select(*limit))?;
     if filter.text.is_some() || !filter.tags.is_empty() {
-        // SQL looks at every board until the page is full.
-        let all = Filter { public_only: filter.public_only, ..Filter::default() };
-        price::total(state(ctx), Total::Boards(all), price::counted_rows).await?;
+        pay_search(ctx).await?;
     }
     let (rows, has_previous, has_next) = match page {
         Page::Forward { limit, after } => {
@@ -73,6 +71,12 @@ pub(crate) fn filter(
     Ok(Filter { public_only, text, tags: checked_tags(tags)? })
 }
 
+/// Pays for a search, in which SQL may look at every board.
+async fn pay_search(ctx: &Context<'_>) -> crate::error::Result<()> {
+    let all = price::total(state(ctx), Total::Boards(Filter::default()), |_| 0).await?;
+    state(ctx).spend(price::counted_rows(all))
+}
+
 /// The total of a connection of boards, counted only if a query asks for it.
 pub struct BoardTotal(Filter);
 
@@ -80,6 +84,9 @@ pub struct BoardTotal(Filter);
 impl BoardTotal {
     /// The number of boards on all pages.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
+        if self.0.text.is_some() || !self.0.tags.is_empty() {
+            pay_search(ctx).await?;
+        }
         let total = Total::Boards(self.0.clone());
         Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)
     }

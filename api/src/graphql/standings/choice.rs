@@ -143,7 +143,7 @@ impl Standings {
     pub(crate) fn last_period(&self, app: &App) -> crate::error::Result<Option<Self>> {
         let (window, rules) = (self.read.id.window, &self.read.rules);
         let last = window.period_before(&self.read.period, &rules.calendar)?;
-        Ok(last.map(|period| self.of_period(app, period)))
+        last.map(|period| self.filled(app, period)).transpose()
     }
 
     /// The place of a page cursor, if there is one, and the standings in which the page continues.
@@ -185,6 +185,19 @@ impl Standings {
             )));
         }
         let period = id.window.period_named(cursor.period(), &self.read.rules.calendar)?;
-        Ok((self.of_period(app, period), cursor))
+        Ok((self.filled(app, period)?, cursor))
+    }
+
+    /// The standings of another period of the same window and segment.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` while a season is being filled.
+    fn filled(&self, app: &App, period: ranking::window::Period) -> crate::error::Result<Self> {
+        let window = self.read.id.window;
+        if !self.board.board.is_filled(window, &period) {
+            let board = self.board.row.slug.clone();
+            return Err(Unreadable::Filling { window, board }.into());
+        }
+        Ok(self.of_period(app, period))
     }
 }

@@ -118,7 +118,8 @@ pub(crate) async fn periods_page(
     let total = PeriodTotal(standings);
     let mut connection = Connection::with_additional_fields(has_previous, has_next, total);
     for began in found {
-        let period = window.period_named(&began.label, &rules.calendar)?;
+        // Another process may know a season that this one does not know yet.
+        let Ok(period) = window.period_named(&began.label, &rules.calendar) else { continue };
         connection.edges.push(Edge::new(
             PageCursor::of(&began.label),
             Period::new(&board, window, &period, state(ctx).now_ms),

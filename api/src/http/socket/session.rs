@@ -78,7 +78,6 @@ enum Operation {
     Ending(Option<Message>),
 }
 
-/// Why a session goes on, or ends.
 type Step = Result<(), End>;
 
 /// The end of a session.
@@ -209,19 +208,20 @@ impl Talk {
         if !self.is_acknowledged {
             return Err(End::Closed(Close::Early));
         }
+        let max = self.service.live.socket_subscriptions_max as usize;
+        let open =
+            self.operations.values().filter(|of| !matches!(of, Operation::Ending(None))).count();
         match self.operations.get_mut(&id) {
-            Some(Operation::Ending(next @ None)) => {
+            Some(Operation::Ending(next @ None)) if open < max => {
                 *next = Some(message);
                 return Ok(());
             }
+            None if open < max => {
+                self.operations.insert(id, Operation::UnderWay);
+                return self.pass(message);
+            }
+            None | Some(Operation::Ending(None)) => {}
             Some(_) => return Err(End::Closed(Close::Duplicate)),
-            None => {}
-        }
-        let max = self.service.live.socket_subscriptions_max as usize;
-        let is_open = |operation: &&Operation| !matches!(operation, Operation::Ending(None));
-        if self.operations.values().filter(is_open).count() < max {
-            self.operations.insert(id, Operation::UnderWay);
-            return self.pass(message);
         }
         self.pay(bytes)?;
         let text = format!("this socket has too many operations under way: expected at most {max}");
