@@ -35,7 +35,7 @@ const RULES = {
         // A cache keeps these with the object that they belong to.
         suffixes: ['Connection', 'Edge', 'Payload'],
         // Values, of which a later one replaces the one before, and parts of a payload. A client is one viewer at a time.
-        types: ['PageInfo', 'ScoreBucket', 'EntryChange', 'PreviousEntry', 'SubmitError', 'SubmitResult', 'Viewer'],
+        types: ['PageInfo', 'ScoreBucket', 'ScoreFormat', 'Season', 'EntryChange', 'PreviousEntry', 'SubmitError', 'SubmitResult', 'Viewer'],
       },
     },
   ],
@@ -44,6 +44,7 @@ const RULES = {
 /** Lists that go forward only, as docs/reference/graphql.md says: the rule wants `last` and `before`, too. */
 const FORWARD_ONLY = [
   'Board.segments',
+  'Member.boards',
   'IntegrityRun.findings',
   'Query.integrityRuns',
   'Query.jobs',
