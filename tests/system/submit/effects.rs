@@ -65,6 +65,10 @@ async fn check_game(api: &Api, game: Game) {
         let entries = result["entries"].as_array().unwrap();
         assert_eq!(entries.len(), windows.len());
         for (window, change) in windows.iter().zip(entries) {
+            // A score between two seasons counts in none.
+            if window == "season" && change.is_null() {
+                continue;
+            }
             let entry = &change["entry"];
             let standings = &entry["standings"];
             assert_eq!(standings["window"]["name"], **window);
