@@ -65,7 +65,7 @@ impl MigrationTrait for Migration {
         let backend = manager.get_database_backend();
         let (text, id) = match backend {
             DbBackend::Postgres => (r#"TEXT COLLATE "C""#, r#"TEXT COLLATE "C""#),
-            DbBackend::MySql => (LONG_TEXT, SHORT_TEXT),
+            DbBackend::MySql => (text!("LONGTEXT"), text!("VARCHAR(128)")),
             _ => ("TEXT", "TEXT"),
         };
         for statement in STATEMENTS {
@@ -90,9 +90,3 @@ impl MigrationTrait for Migration {
         Ok(())
     }
 }
-
-/// The types of text of MariaDB and MySQL, with the character set and the collation of the first
-/// step.
-const LONG_TEXT: &str =
-    "LONGTEXT CHARACTER SET utf8mb4 COLLATE /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */";
-const SHORT_TEXT: &str = "VARCHAR(128) CHARACTER SET utf8mb4 COLLATE /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */";

@@ -48,6 +48,11 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// True if SQL has to look into the boards, one by one.
+    pub fn is_search(&self) -> bool {
+        self.text.is_some() || !self.tags.is_empty()
+    }
+
     /// The patterns of SQL's LIKE that the lines of a board match, escaped by `!`.
     pub(super) fn patterns(&self) -> impl Iterator<Item = String> {
         let text = self.text.iter().map(|text| fold_name(text));

@@ -93,31 +93,22 @@ impl BoardDisplayInput {
     /// `BAD_USER_INPUT`, `LIMIT_EXCEEDED` for too many tags.
     pub(crate) fn apply(&self, row: &mut board::Model) -> Result<()> {
         let mut display = row.display()?;
-        if let Some(description) = changed(&self.description) {
+        if let Some(description) = self.description.as_opt_ref() {
             display.description = description.map(|text| description_of(text)).transpose()?;
         }
-        if let Some(address) = changed(&self.icon_url) {
+        if let Some(address) = self.icon_url.as_opt_ref() {
             display.icon_url =
                 address.map(|address| picture_url("iconUrl", address)).transpose()?;
         }
         if let Some(tags) = &self.tags {
             display.tags = checked_tags(tags)?;
         }
-        if let Some(format) = changed(&self.score_format) {
+        if let Some(format) = self.score_format.as_opt_ref() {
             display.format = format.map(format_of).transpose()?.unwrap_or_default();
         }
         row.search = search_lines(&row.slug, &row.title, &display.tags);
         row.display = display.to_column();
         Ok(())
-    }
-}
-
-/// The value to set, an inner `None` for null; `None` if the present one stays.
-fn changed<T>(value: &MaybeUndefined<T>) -> Option<Option<&T>> {
-    match value {
-        MaybeUndefined::Undefined => None,
-        MaybeUndefined::Null => Some(None),
-        MaybeUndefined::Value(value) => Some(Some(value)),
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) async fn list(
     let db = &app(ctx).deployment.reads;
     let (Page::Forward { limit, .. } | Page::Backward { limit, .. }) = &page;
     state(ctx).spend(price::select(*limit))?;
-    if filter.text.is_some() || !filter.tags.is_empty() {
+    if filter.is_search() {
         pay_search(ctx).await?;
     }
     let (rows, has_previous, has_next) = match page {
@@ -84,7 +84,7 @@ pub struct BoardTotal(Filter);
 impl BoardTotal {
     /// The number of boards on all pages.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        if self.0.text.is_some() || !self.0.tags.is_empty() {
+        if self.0.is_search() {
             pay_search(ctx).await?;
         }
         let total = Total::Boards(self.0.clone());
