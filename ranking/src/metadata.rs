@@ -194,6 +194,7 @@ pub(crate) mod tests {
     pub(crate) fn metadata() -> impl Strategy<Value = Metadata> {
         let value = prop_oneof![
             any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
             any::<bool>().prop_map(Value::from),
             ".{0,9}".prop_map(Value::from),
         ];
