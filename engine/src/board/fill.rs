@@ -65,9 +65,8 @@ async fn stage_and_put(
         let StandingsChange { id, entries, .. } = change;
         let period = id.window.period_named(&id.period, &board.rules.calendar)?;
         let entries = entries.into_iter();
-        let mut entries: Vec<(RankKey, MemberId)> =
+        let entries: Vec<(RankKey, MemberId)> =
             entries.filter_map(|(member, key)| Some((key?, member))).collect();
-        entries.sort_unstable();
         let entry = |index: usize| (entries[index].1.as_str(), entries[index].0);
         let loaded = staged.load(id, period, entries.len(), entry).await?;
         staged.add(loaded)?;

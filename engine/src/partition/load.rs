@@ -2,6 +2,7 @@
 
 mod all_time;
 mod marks;
+mod put;
 mod seen;
 
 use crate::partition::Partition;
@@ -14,15 +15,11 @@ use entity::error::Result;
 use entity::history::score_event;
 use entity::sql::blocks::Columns;
 use futures::TryStreamExt;
-use futures::future::try_join_all;
 use ranking::board::Board;
 use ranking::commit::Head;
 use ranking::fold::replay::Replay;
-use ranking::id::{BoardNo, MemberId};
-use ranking::score::rank_key::RankKey;
-use ranking::standings_id::StandingsId;
+use ranking::id::BoardNo;
 use ranking::store::recovery::Recovery;
-use ranking::store::stage::Stages;
 use ranking::store::write::Writes;
 use ranking::submission::StandingsChange;
 use ranking::window::Window;
@@ -34,13 +31,6 @@ const ROWS_MAX: u64 = 10_000;
 
 /// The most boards whose rows one call reads.
 const BOARDS_AT_ONCE: usize = 5000;
-
-/// The number of standings that one step puts in place.
-const STEP_STANDINGS: usize = 500;
-
-/// The most standings that are staged at once, and the entries from which on they are fewer.
-const STAGED_AT_ONCE: usize = 100;
-const ENTRIES_AT_ONCE: usize = 50_000;
 
 impl Partition<'_> {
     /// Loads the whole partition from SQL, which first gets the commits that the log has for it,
@@ -92,11 +82,7 @@ impl Partition<'_> {
             .filter(|change| change.id.window.rolling().is_some())
             .map(|change| (change.id.board, change.id.series(), change.id.window))
             .collect();
-        let stages = self.store.stages(self.no, entity::random_id()).await?;
-        let put = self.put_standings(recovery, &stages, standings).await;
-        // Leftover stages expire by themselves.
-        let _ = stages.discard().await;
-        put?;
+        self.put_standings(recovery, standings).await?;
         let keys = self.store.keys();
         let mut writes = Writes::default();
         for (no, series, window) in rolled {
@@ -115,44 +101,6 @@ impl Partition<'_> {
         }
         let epoch = cursor.epoch.unsigned_abs();
         Ok(recovery.finish(cursor.seq as u64, &cursor.commit_id, epoch, clock_ms).await?)
-    }
-
-    /// Loads standings beside their keys, and swaps them in while the lease of the recovery is
-    /// held.
-    async fn put_standings(
-        self,
-        recovery: &Recovery,
-        stages: &Stages,
-        standings: Vec<StandingsChange>,
-    ) -> Result<()> {
-        let keys = self.store.keys();
-        let (mut writes, mut staged) = (Writes::default(), vec![]);
-        let mut standings = standings.into_iter();
-        loop {
-            let (mut group, mut entries) = (vec![], 0);
-            while group.len() < STAGED_AT_ONCE
-                && entries < ENTRIES_AT_ONCE
-                && let Some(change) = standings.next()
-            {
-                entries += change.entries.len();
-                group.push(stage(stages, change));
-            }
-            if group.is_empty() {
-                break;
-            }
-            for (id, present_from_ms, stage) in try_join_all(group).await? {
-                writes.swap_in(&stage, &keys.standings(self.no, &id));
-                writes.note_period(keys, self.no, &id, present_from_ms);
-                staged.push(stage);
-            }
-            if staged.len() >= STEP_STANDINGS {
-                recovery.apply(&std::mem::take(&mut writes)).await?;
-                staged.drain(..).for_each(|stage| stages.forget(&stage));
-            }
-        }
-        recovery.apply(&writes).await?;
-        staged.iter().for_each(|stage| stages.forget(stage));
-        Ok(())
     }
 
     /// The boards of which the partition may hold something, even if they were deleted: a shard, or
@@ -177,7 +125,7 @@ impl Partition<'_> {
         Ok(rows)
     }
 
-    /// The partition's entries, in the order of keys: those of `all` from the table `standing`, all
+    /// The partition's entries, in rank order: those of `all` from the table `standing`, all
     /// others from events.
     async fn load_standings(
         self,
@@ -230,26 +178,10 @@ impl Partition<'_> {
             };
             self.each_event(board, all, fold).await?;
         }
-        let mut standings: Vec<StandingsChange> = all_time.into_changes().collect();
-        standings.extend(replay.changes()?);
-        for change in &mut standings {
-            // Sorted entries load twice as fast.
-            change.entries.sort_unstable_by(|(a, a_key), (b, b_key)| (a_key, a).cmp(&(b_key, b)));
-        }
+        let mut standings = all_time.into_changes();
+        standings.append(&mut replay.changes()?);
         Ok(standings)
     }
-}
-
-/// Stages standings. Returns their id, the instant at which their period became present, and the
-/// staged key.
-async fn stage(stages: &Stages, change: StandingsChange) -> Result<(StandingsId, i64, String)> {
-    let StandingsChange { id, present_from_ms, entries } = change;
-    let members = entries.into_iter();
-    let entries: Vec<(MemberId, RankKey)> =
-        members.filter_map(|(member, key)| Some((member, key?))).collect();
-    let entry = |index: usize| (entries[index].0.as_str(), entries[index].1);
-    let stage = stages.load(&id, entries.len(), entry).await?;
-    Ok((id, present_from_ms, stage))
 }
 
 /// The rules of the boards that are not deleted. One whose row cannot be read is left out: it must

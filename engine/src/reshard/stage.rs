@@ -120,9 +120,8 @@ impl StagedPartition {
         let mut standings = BTreeMap::new();
         for change in replay.changes()? {
             let entries = change.entries.into_iter();
-            let mut entries: Vec<(RankKey, MemberId)> =
+            let entries: Vec<(RankKey, MemberId)> =
                 entries.filter_map(|(member, key)| Some((key?, member))).collect();
-            entries.sort_unstable();
             let entry = |index: usize| (entries[index].1.as_str(), entries[index].0);
             let stage = stages.load(&change.id, entries.len(), entry).await?;
             let stage = (!entries.is_empty()).then_some(stage);

@@ -29,9 +29,37 @@ pub struct Replay {
     rolls: HashMap<BoardNo, Rolls>,
     rolls_to: Rolls,
     periods: Periods,
-    /// The board and period of every standings.
-    standings: HashMap<StandingsId, (Board, Period)>,
-    states: HashMap<(BoardNo, MemberId), HashMap<StandingsId, State>>,
+    standings: AllStandings,
+    /// The states of each member, by the index of their standings.
+    states: HashMap<(BoardNo, MemberId), HashMap<usize, State>>,
+}
+
+/// The standings that events counted in. Each has an index: a number is cheaper to hash than a
+/// name.
+#[derive(Debug, Default)]
+struct AllStandings {
+    list: Vec<Folded>,
+    indexes: HashMap<StandingsId, usize>,
+}
+
+/// Standings that an event counted in.
+#[derive(Debug)]
+struct Folded {
+    id: StandingsId,
+    board: Board,
+    period: Period,
+}
+
+impl AllStandings {
+    fn index(&mut self, board: &Board, id: StandingsId, period: Period) -> usize {
+        if let Some(&known) = self.indexes.get(&id) {
+            return known;
+        }
+        let index = self.list.len();
+        self.indexes.insert(id.clone(), index);
+        self.list.push(Folded { id, board: board.clone(), period });
+        index
+    }
 }
 
 impl Replay {
@@ -70,9 +98,9 @@ impl Replay {
     /// only.
     pub fn begin_with(&mut self, board: &Board, member: &MemberId, segment: &str, state: State) {
         let id = StandingsId::all_time(board, segment.to_owned());
-        self.standings.entry(id.clone()).or_insert_with(|| (board.clone(), Period::all()));
+        let index = self.standings.index(board, id, Period::all());
         let states = self.states.entry((board.no, member.clone())).or_default();
-        states.insert(id, state);
+        states.insert(index, state);
     }
 
     /// Folds one event. A member's events must come in the order of the partition's history.
@@ -101,14 +129,10 @@ impl Replay {
             if skipped_ms.is_some_and(|&before_ms| period.present_from_ms < before_ms) {
                 continue;
             }
-            let event = board.rules.first(id.window, score, at_ms);
-            let state = (board.rules).fold(id.window, states.get(&id).copied(), event);
-            if let Some(known) = states.get_mut(&id) {
-                *known = state;
-                continue;
-            }
-            self.standings.entry(id.clone()).or_insert_with(|| (board.clone(), period));
-            states.insert(id, state);
+            let (window, event) = (id.window, board.rules.first(id.window, score, at_ms));
+            let index = self.standings.index(board, id, period);
+            let before = states.get(&index).copied();
+            states.insert(index, board.rules.fold(window, before, event));
         }
         Ok(())
     }
@@ -116,17 +140,20 @@ impl Replay {
     /// The states in one window, with their segments; for one member's history in `all`, one for
     /// each segment.
     pub fn into_states(self, window: Window) -> Vec<(String, State)> {
-        let states = self.states.into_values().flatten();
+        let Self { standings, states, .. } = self;
+        let states = states.into_values().flatten();
         states
+            .map(|(index, state)| (&standings.list[index].id, state))
             .filter(|(id, _)| id.window == window)
-            .map(|(id, state)| (id.segment, state))
+            .map(|(id, state)| (id.segment.clone(), state))
             .collect()
     }
 
     /// A member's state in these standings; `None` if it has no entry.
     pub fn state_of(&self, id: &StandingsId, member: &MemberId) -> Option<State> {
+        let index = self.standings.indexes.get(id)?;
         let states = self.states.get(&(id.board, member.clone()))?;
-        states.get(id).copied()
+        states.get(index).copied()
     }
 
     /// A member's states on a board, with their standings.
@@ -136,8 +163,10 @@ impl Replay {
         member: &MemberId,
     ) -> impl Iterator<Item = (&StandingsId, &Period, State)> {
         let states = self.states.get(&(board, member.clone()));
-        let states = states.into_iter().flatten();
-        states.map(|(id, state)| (id, &self.standings[id].1, *state))
+        states.into_iter().flatten().map(|(index, state)| {
+            let Folded { id, period, .. } = &self.standings.list[*index];
+            (id, period, *state)
+        })
     }
 
     /// A member's key in these standings; `None` if it has no entry.
@@ -145,41 +174,51 @@ impl Replay {
     /// # Errors
     /// `OutOfRange` if the state has no key, which no accepted history leads to.
     pub fn key_of(&self, id: &StandingsId, member: &MemberId) -> Result<Option<RankKey>> {
-        let states = self.states.get(&(id.board, member.clone()));
-        let Some(state) = states.and_then(|states| states.get(id)) else {
+        let (Some(&index), Some(state)) =
+            (self.standings.indexes.get(id), self.state_of(id, member))
+        else {
             return Ok(None);
         };
-        let (board, period) = &self.standings[id];
-        board.rules.key(id.window, period, *state).map(Some)
+        let Folded { board, period, .. } = &self.standings.list[index];
+        board.rules.key(id.window, period, state).map(Some)
     }
 
-    /// The standings that have entries, as changes that set those entries, ordered by member.
+    /// The standings that have entries, as changes that set those entries, in rank order.
     ///
     /// # Errors
     /// `OutOfRange` if a state has no key, which no accepted history leads to.
     pub fn changes(&self) -> Result<Vec<StandingsChange>> {
-        let starts: HashMap<StandingsId, i64> = self
-            .standings
-            .iter()
-            .map(|(id, (_, period))| (id.clone(), period.present_from_ms))
+        let entries = self.standings.list.iter().zip(self.entries_by_index()?);
+        let mut changes: Vec<StandingsChange> = entries
+            .filter(|(_, entries)| !entries.is_empty())
+            .map(|(Folded { id, period, .. }, entries)| StandingsChange {
+                id: id.clone(),
+                present_from_ms: period.present_from_ms,
+                entries: entries.into_iter().map(|(key, member)| (member, Some(key))).collect(),
+            })
             .collect();
-        let change = |(id, entries): (StandingsId, Vec<(MemberId, RankKey)>)| StandingsChange {
-            present_from_ms: starts[&id],
-            id,
-            entries: entries.into_iter().map(|(member, key)| (member, Some(key))).collect(),
-        };
-        Ok(self.entries()?.into_iter().map(change).collect())
+        changes.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        Ok(changes)
     }
 
-    /// The entries of all standings that have any, ordered by member.
+    /// The entries of all standings that have any, in rank order.
     ///
     /// # Errors
     /// `OutOfRange` if a state has no key, which no accepted history leads to.
-    pub fn entries(&self) -> Result<BTreeMap<StandingsId, Vec<(MemberId, RankKey)>>> {
-        let mut entries: BTreeMap<StandingsId, Vec<(MemberId, RankKey)>> = BTreeMap::new();
+    pub fn entries(&self) -> Result<BTreeMap<StandingsId, Vec<(RankKey, MemberId)>>> {
+        let entries = self.standings.list.iter().zip(self.entries_by_index()?);
+        Ok(entries
+            .filter(|(_, entries)| !entries.is_empty())
+            .map(|(Folded { id, .. }, entries)| (id.clone(), entries))
+            .collect())
+    }
+
+    /// The entries of each standings in rank order, by index; none of some.
+    fn entries_by_index(&self) -> Result<Vec<Vec<(RankKey, MemberId)>>> {
+        let mut entries = vec![vec![]; self.standings.list.len()];
         for ((_, member), states) in &self.states {
-            for (id, state) in states {
-                let (board, period) = &self.standings[id];
+            for (&index, state) in states {
+                let Folded { id, board, period } = &self.standings.list[index];
                 let key = match board.rules.key(id.window, period, *state) {
                     // Admission does not check late events of a period that is being sealed.
                     Err(_)
@@ -190,13 +229,10 @@ impl Replay {
                     Err(_) if self.skips_unfit => continue,
                     key => key?,
                 };
-                let members = entries.entry(id.clone()).or_default();
-                members.push((member.clone(), key));
+                entries[index].push((key, member.clone()));
             }
         }
-        for members in entries.values_mut() {
-            members.sort_unstable();
-        }
+        entries.iter_mut().for_each(|entries| entries.sort_unstable());
         Ok(entries)
     }
 }

@@ -72,6 +72,13 @@ impl KeySpace {
         self.of(partition, "*")
     }
 
+    /// True for one of the keys of standings, lists of periods, marks of rolling windows, and event
+    /// ids.
+    pub fn is_of_history(&self, partition: PartitionNo, key: &str) -> bool {
+        let is_of = |kind: &&str| key.starts_with(&self.of(partition, kind));
+        ["z:", "periods:", "rolls:", "seen:"].iter().any(is_of)
+    }
+
     /// True for a key that may be in a partition that no deployment has: the owner itself, the
     /// token of a recovery, the number of changes, and what is staged.
     pub fn may_be_unowned(&self, partition: PartitionNo, key: &str) -> bool {
@@ -129,11 +136,6 @@ impl KeySpace {
     /// [`RollMark`](crate::window::roll::RollMark).
     pub fn rolls(&self, partition: PartitionNo, board: BoardNo) -> String {
         self.of(partition, format_args!("rolls:{board}"))
-    }
-
-    /// The pattern of the keys of a partition's marks of rolling windows.
-    pub fn rolls_pattern(&self, partition: PartitionNo) -> String {
-        self.of(partition, "rolls:*")
     }
 
     /// The pattern of the keys of a partition's lists of periods, of all boards or one.
@@ -197,11 +199,6 @@ impl KeySpace {
     pub fn partition_of(&self, key: &str) -> Option<PartitionNo> {
         let (partition, _) = key.strip_prefix(&self.prefix)?.strip_prefix(":{")?.split_once('}')?;
         partition.parse().ok().map(PartitionNo)
-    }
-
-    /// The pattern of all keys of a partition's seen event ids.
-    pub fn seen_pattern(&self, partition: PartitionNo) -> String {
-        self.of(partition, "seen:*")
     }
 
     /// The standings that a key names; `None` for a key that Laurel does not write.

@@ -306,16 +306,10 @@ impl Recovery {
             keys.log(self.partition),
             keys.sizes(self.partition),
             keys.settled(self.partition),
+            keys.board_marks(self.partition),
         ];
-        found.extend(self.store.standings_keys(self.partition, None).await?);
-        found.push(keys.board_marks(self.partition));
-        for pattern in [
-            keys.seen_pattern(self.partition),
-            keys.periods_pattern(self.partition, None),
-            keys.rolls_pattern(self.partition),
-        ] {
-            found.extend(self.store.scan(self.partition, &pattern).await?);
-        }
+        let all = self.store.scan(self.partition, &keys.pattern(self.partition)).await?;
+        found.extend(all.into_iter().filter(|key| keys.is_of_history(self.partition, key)));
         for chunk in found.chunks(500) {
             let mut writes = Writes::default();
             for key in chunk {

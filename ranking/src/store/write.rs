@@ -10,6 +10,7 @@ use crate::id::{BoardNo, MemberId, PartitionNo};
 use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::store::key::KeySpace;
+use crate::store::stage::payload;
 use crate::submission::{FoldedBatch, StandingsChange};
 use crate::window::roll::RollMark;
 use crate::window::seal::{SealMark, SealName};
@@ -197,6 +198,14 @@ impl Writes {
     pub fn swap_in(&mut self, stage: &str, live: &str) {
         self.drop_key(live);
         self.push("RENAME", stage, vec![live.to_owned()]);
+    }
+
+    /// Sets the entries of standings that are small, and in rank order: `RESTORE`.
+    pub fn load(&mut self, key: &str, entries: &[(MemberId, RankKey)]) {
+        let entries = entries.iter();
+        let entries = entries.map(|(member, key)| (member.as_str().as_bytes(), key.to_f64()));
+        let args = vec![b"0".to_vec(), payload::encode(entries), b"REPLACE".to_vec()];
+        self.0.push(Write { command: "RESTORE", key: key.to_owned(), args });
     }
 
     /// Drops a key: `UNLINK`, which frees it in the background.

@@ -80,11 +80,10 @@ pub(super) fn rows(
             continue;
         }
         let mut list: List = vec![];
-        for (member, key) in entries {
+        for (key, member) in entries {
             let state = replay.state_of(&id, &member);
             list.extend(state.map(|state| (member.as_str().to_owned(), key.to_i64(), state.score)));
         }
-        list.sort_unstable_by(|one, other| (one.1, &one.0).cmp(&(other.1, &other.0)));
         lists.entry(id.window).or_default().push((id, list));
     }
     Ok(lists.into_iter().map(|(window, lists)| (window, Rows::of_lists(lists))).collect())

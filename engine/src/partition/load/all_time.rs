@@ -41,13 +41,14 @@ impl AllTime {
         self.entries.entry(id).or_default().push((member, Some(key)));
     }
 
-    /// The entries as changes.
-    pub(super) fn into_changes(self) -> impl Iterator<Item = StandingsChange> {
-        self.entries.into_iter().map(|(id, entries)| StandingsChange {
-            id,
-            present_from_ms: Period::all().present_from_ms,
-            entries,
-        })
+    /// The entries as changes, in rank order.
+    pub(super) fn into_changes(self) -> Vec<StandingsChange> {
+        let present_from_ms = Period::all().present_from_ms;
+        let change = |(id, mut entries): (StandingsId, Vec<(MemberId, Option<RankKey>)>)| {
+            entries.sort_unstable_by(|(a, a_key), (b, b_key)| (a_key, a).cmp(&(b_key, b)));
+            StandingsChange { id, present_from_ms, entries }
+        };
+        self.entries.into_iter().map(change).collect()
     }
 }
 
