@@ -57,7 +57,7 @@ pub(crate) async fn check(
 }
 
 /// Describes what is wrong with a file; `None` if it is as it was written.
-fn wrong(path: &Path, file: &archive_file::Model) -> Option<String> {
+pub(crate) fn wrong(path: &Path, file: &archive_file::Model) -> Option<String> {
     let needs = "--repair restores it if LAUREL_ARCHIVE_COPY_DIR has a good copy, otherwise restore it from a backup";
     if !path.exists() {
         return Some(format!("the file is missing; {needs}"));

@@ -16,6 +16,7 @@ use ranking::board::Board;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio::task::spawn_blocking;
 
+use crate::diff::files::wrong;
 use crate::diff::finding::{Finding, What};
 use crate::diff::findings::Findings;
 use crate::frame::counted::{in_parts, is_kind};
@@ -77,9 +78,11 @@ async fn differences(partition: Partition<'_>, board: &Board) -> Result<Vec<Diff
     let files = archive_file::of_partition(db, board.no, partition.no).await?;
     for file in files.into_iter().filter(|file| file.first_seq <= archived_seq) {
         let path = partition.archive_dir.join(&file.path);
-        // A file that cannot be read is a finding of its own.
-        let Ok(mut meant) = spawn_blocking(move || meant(&path)).await? else { continue };
-        for row in kept(partition, board, &file).await? {
+        let kept = kept(partition, board, &file).await?;
+        // A file that is not as it was written is a finding of its own.
+        let meant = move || wrong(&path, &file).is_none().then(|| meant(&path)).transpose();
+        let Some(mut meant) = spawn_blocking(meant).await?? else { continue };
+        for row in kept {
             let place = (row.seq, row.event_index);
             match meant.remove(&place) {
                 Some(meant) if meant == row => {}
@@ -117,13 +120,10 @@ async fn kept(
     let of = (board.no, i32::from(partition.no));
     let (mut after, mut kept) = ((file.first_seq - 1, i32::MAX), vec![]);
     loop {
-        let page = archived_after(&partition.db, of, after, ROWS_MAX).await?;
+        let page = archived_after(&partition.db, of, after, file.last_seq, ROWS_MAX).await?;
         let Some(last) = page.last() else { break };
         after = (last.seq, last.event_index);
-        kept.extend(page.into_iter().filter(|row| row.seq <= file.last_seq));
-        if after.0 > file.last_seq {
-            break;
-        }
+        kept.extend(page);
     }
     Ok(kept)
 }

@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use ranking::id::{BoardNo, PartitionNo};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict};
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait,
-    IntoActiveModel, QueryFilter, QueryOrder, QuerySelect,
+    ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DatabaseTransaction, DbErr,
+    EntityTrait, IntoActiveModel, QueryFilter, QueryOrder, QuerySelect,
 };
 
 use crate::deployment::Deployment;
@@ -29,6 +29,7 @@ use entity::archive::{archive_file, archive_mark, archived_entry, archived_metad
 use entity::board;
 use entity::error::Result;
 use entity::history::{commit, dead_letter, score_event};
+use entity::sql::dialect::statement;
 use entity::sql::{begin, by_member, insert_chunked, lock_cursor, set_windows};
 
 pub use plan::plan;
@@ -328,6 +329,13 @@ pub async fn forget(deployment: &Deployment) -> Result<()> {
     let unknown = r#"NOT EXISTS (SELECT 1 FROM "archive_mark" AS m
         WHERE m."board_no" = e."board_no" AND m."partition" = e."partition" AND m."archived_seq" >= e."through_seq")"#;
     by_member::delete_archived(db, None, unknown).await?;
+    let unknown = r#"NOT EXISTS (SELECT 1 FROM "archive_mark" AS m
+        WHERE m."board_no" = e."board_no" AND m."partition" = e."partition" AND m."archived_seq" >= e."seq")"#;
+    let boards =
+        format!(r#"SELECT DISTINCT e."board_no" FROM "archived_metadata" AS e WHERE {unknown}"#);
+    for board in db.query_all_raw(statement(db.get_database_backend(), boards, [])).await? {
+        by_member::delete_archived_metadata(db, board.try_get_by_index(0)?, unknown).await?;
+    }
     use archive_mark::Column::{ArchivedSeq, ClosingSeq};
     archive_mark::Entity::update_many()
         .col_expr(ClosingSeq, Expr::col(ArchivedSeq))

@@ -160,11 +160,12 @@ async fn all_of<E: EntityTrait>(
 }
 
 /// The rows that SQL keeps of a partition's archived events of a board, in order: at most `limit`
-/// after a seq and index.
+/// after a seq and index, up to another seq.
 pub async fn archived_after(
     db: &impl ConnectionTrait,
     (board, partition): (BoardNo, i32),
     (seq, index): (i64, i32),
+    through_seq: i64,
     limit: u64,
 ) -> Result<Vec<archived_metadata::Model>, DbErr> {
     use archived_metadata::Column::{BoardNo as No, EventIndex, Partition, Seq};
@@ -176,6 +177,7 @@ pub async fn archived_after(
         .filter(Partition.eq(partition))
         // Redundant, but the key serves this condition.
         .filter(Seq.gte(seq))
+        .filter(Seq.lte(through_seq))
         .filter(later)
         .filter(No.eq(board.0))
         .order_by_asc(Seq)

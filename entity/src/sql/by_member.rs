@@ -46,6 +46,19 @@ pub async fn delete(
     }
 }
 
+/// Deletes the rows of `archived_metadata` of one board that meet `and`, a condition on `e`.
+///
+/// # Errors
+/// As [`delete`].
+pub async fn delete_archived_metadata(
+    db: &DatabaseConnection,
+    board: i64,
+    and: &str,
+) -> Result<(), DbErr> {
+    const TABLE: (&str, &str) = ("archived_metadata", r#""partition", "seq", "event_index""#);
+    delete(db, TABLE, &format!(r#""board_no" = {board}"#), and).await
+}
+
 /// Deletes the rows of `archived_entry`, of one board or of all, that meet `and`, a condition on
 /// `e`.
 ///
