@@ -8,7 +8,7 @@ mod input_file;
 mod known;
 mod rows;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -18,15 +18,14 @@ use engine::deployment::Deployment;
 use engine::partition::Partition;
 use engine::partition::submit::Prepared;
 use entity::{board, member};
+use ranking::attribute::{Attributes, REGION, segments_of};
 use ranking::board::Board;
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::submission::batch::Batch;
-use ranking::submission::{
-    FoldOutcome, FoldedBatch, REGION, StandingsChange, Submission, Verdict, segment_of,
-};
+use ranking::submission::{FoldOutcome, FoldedBatch, StandingsChange, Submission, Verdict};
 use sea_orm::ActiveValue::Set;
 use sea_orm::sea_query::OnConflict;
 use serde::Serialize;
@@ -40,7 +39,7 @@ use rows::{BadRow, Row, Rows, read_rows};
 /// How long the job tries to submit one batch.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Members whose regions one SELECT reads: SQLite takes 32,766 parameters.
+/// Members whose attributes one SELECT reads: SQLite takes 32,766 parameters.
 const MEMBERS_MAX: usize = 1000;
 
 /// Bad rows that are printed.
@@ -109,10 +108,11 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     let began = Instant::now();
     let now_ms = deployment.clock.now_ms();
     let rows = board::living().all(&deployment.db).await?;
-    let mut segmented = HashSet::new();
+    let mut segmented = HashMap::new();
     for row in &rows {
-        if !row.segment_attributes()?.is_empty() {
-            segmented.insert(BoardNo(row.no));
+        let segment_by = row.segment_attributes()?;
+        if !segment_by.is_empty() {
+            segmented.insert(BoardNo(row.no), segment_by);
         }
     }
     let boards: HashMap<String, Board> = rows
@@ -172,27 +172,25 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     Ok(imported)
 }
 
-/// Sets the region that rows count in, on boards with standings by region: the row's own, or else
-/// that of its member.
+/// Sets the segments that rows count in, on boards that have some: those of the attributes of the
+/// member, with the row's own region in place of the member's.
 async fn set_segments(
     deployment: &Deployment,
     rows: &mut [Row],
-    segmented: &HashSet<BoardNo>,
+    segmented: &HashMap<BoardNo, Vec<String>>,
 ) -> Result<()> {
-    let is_segmented = |row: &Row| segmented.contains(&row.submission.board.no);
-    let asked = rows.iter().filter(|row| is_segmented(row) && row.region.is_none());
+    let asked = rows.iter().filter(|row| segmented.contains_key(&row.submission.board.no));
     let asked: BTreeSet<&str> = asked.map(|row| row.submission.member.as_str()).collect();
     let asked: Vec<&str> = asked.into_iter().collect();
-    let mut regions: HashMap<String, String> = HashMap::new();
+    let mut known: HashMap<String, Attributes> = HashMap::new();
     for chunk in asked.chunks(MEMBERS_MAX) {
-        let known = member::regions(&deployment.db, chunk).await?;
-        regions.extend(known.into_iter().filter_map(|(key, region)| Some((key, region?))));
+        known.extend(member::attributes(&deployment.db, chunk).await?);
     }
-    for row in rows.iter_mut().filter(|row| is_segmented(row)) {
-        let of_member = || regions.get(row.submission.member.as_str());
-        let region = row.region.as_ref().or_else(of_member);
-        row.submission.segments =
-            region.map(|region| segment_of(REGION, region)).into_iter().collect();
+    for row in rows {
+        let Some(segment_by) = segmented.get(&row.submission.board.no) else { continue };
+        let mut attributes = known.get(row.submission.member.as_str()).cloned().unwrap_or_default();
+        attributes.extend(row.region.clone().map(|region| (REGION.to_owned(), region)));
+        row.submission.segments = segments_of(segment_by, &attributes);
     }
     Ok(())
 }
@@ -356,6 +354,7 @@ async fn write_regions(
         region: Set(Some(region)),
         created_at_ms: Set(deployment.clock.now_ms()),
         avatar_url: Set(None),
+        attributes: Set(None),
     };
     let replace =
         OnConflict::column(member::Column::Key).update_column(member::Column::Region).to_owned();

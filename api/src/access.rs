@@ -1,5 +1,7 @@
 //! Access tokens: the principal behind a request, and its scope. SQL keeps only the SHA-256 of a
-//! token.
+//! token. Tokens of players may come from another program, which signs them.
+
+pub mod jwt;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +14,17 @@ use sea_orm::DatabaseConnection;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
+use self::jwt::{Players, is_jwt};
 use crate::error::{Error, ErrorCode, Result};
 use crate::health::Health;
 
-/// How long a checked token stays valid without another SELECT. A revoked token works that much
-/// longer, and while SQL is away until it answers again, within the limit of a setting.
-const CHECK_AGE_MAX: Duration = Duration::from_secs(5);
+/// How long a checked token stays valid without another SELECT. A token that another process
+/// revoked works that much longer, and while SQL is away until it answers again, within the limit
+/// of a setting.
+const CHECK_AGE_MAX: Duration = Duration::from_millis(900);
+
+/// The longest lifetime of a token, in hours: ten years.
+pub const LIFETIME_HOURS_MAX: i64 = 3650 * 24;
 
 /// The most checked tokens kept in memory.
 const TOKENS_MAX: u64 = 10_000;
@@ -42,6 +49,8 @@ pub struct Principal {
     pub scope: Scope,
     /// The member that the token is bound to; `None` for a service's token.
     pub member: Option<String>,
+    /// True for a player who logged in by a token of another program.
+    pub is_player: bool,
     /// When the token expires, in Unix milliseconds; `None` for never.
     pub expires_at_ms: Option<i64>,
 }
@@ -51,6 +60,7 @@ pub struct Principal {
 pub struct Access {
     checked: Cache<String, Arc<Checked>>,
     health: Arc<Health>,
+    players: Option<Arc<Players>>,
 }
 
 /// A token that was good when SQL was asked.
@@ -97,12 +107,19 @@ impl From<Scope> for access_token::Scope {
     }
 }
 
+impl Principal {
+    /// True if it may read boards that are not public: players may not.
+    pub fn reads_private(&self) -> bool {
+        !self.is_player
+    }
+}
+
 impl Access {
     /// Starts with no results. While SQL is away, a token that was checked goes on for
-    /// `remembered`.
-    pub fn new(health: &Arc<Health>, remembered: Duration) -> Self {
+    /// `remembered`. Players log in if there are keys for it.
+    pub fn new(health: &Arc<Health>, remembered: Duration, players: Option<Players>) -> Self {
         let checked = Cache::builder().max_capacity(TOKENS_MAX).time_to_live(remembered);
-        Self { checked: checked.build(), health: health.clone() }
+        Self { checked: checked.build(), health: health.clone(), players: players.map(Arc::new) }
     }
 
     /// The principal of a bearer token that was checked a moment ago, or before SQL went away.
@@ -126,6 +143,15 @@ impl Access {
     ) -> Result<Arc<Principal>> {
         let refused = || Error::unauthenticated("this access token is unknown or revoked");
         let hash = hash_of(token);
+        if is_jwt(token)
+            && let Some(players) = &self.players
+        {
+            let at = Instant::now();
+            let principal = players.check(token, now_ms).await?;
+            let checked = Checked { principal: principal.clone(), at };
+            self.checked.insert(hash, Arc::new(checked)).await;
+            return Ok(principal);
+        }
         let id = token
             .strip_prefix("laurel_")
             .and_then(|rest| rest.split_once('_'))
@@ -149,6 +175,7 @@ impl Access {
                 id: row.id.into(),
                 scope: row.scope.into(),
                 member: row.member,
+                is_player: false,
                 expires_at_ms: row.expires_at_ms,
             }),
         });
@@ -170,6 +197,13 @@ impl Access {
     }
 }
 
+impl Access {
+    /// Forgets a token by its hash, as it was revoked.
+    pub async fn forget(&self, hash: &str) {
+        self.checked.invalidate(hash).await;
+    }
+}
+
 impl Checked {
     /// The principal, unless the token has expired.
     fn principal_at(&self, now_ms: i64) -> Option<Arc<Principal>> {
@@ -178,14 +212,40 @@ impl Checked {
     }
 }
 
-/// Creates a token and returns its text, which cannot be shown again.
+/// A token to be made.
+#[derive(Debug)]
+pub struct NewToken {
+    /// The scope.
+    pub scope: Scope,
+    /// A name that tells what it is for.
+    pub name: Option<String>,
+    /// The only member that it speaks for.
+    pub member: Option<String>,
+    /// The time for which it works; `None` for good.
+    pub lifetime: Option<Duration>,
+}
+
+impl NewToken {
+    /// A token of a service that works for good.
+    pub fn of_scope(scope: Scope) -> Self {
+        Self { scope, name: None, member: None, lifetime: None }
+    }
+}
+
+/// Creates a token. Returns its row and its text, which cannot be shown again.
+///
+/// # Errors
+/// `BAD_USER_INPUT` for an administrator that is bound to a member.
 pub async fn create(
     db: &DatabaseConnection,
-    scope: Scope,
-    member: Option<String>,
-    lifetime: Option<Duration>,
+    new: NewToken,
     now_ms: i64,
-) -> Result<String> {
+) -> Result<(access_token::Model, String)> {
+    let NewToken { scope, name, member, lifetime } = new;
+    if scope == Scope::Admin && member.is_some() {
+        let message = "invalid member: a token of scope admin speaks for nobody: expected none, or scope read or submit";
+        return Err(Error::bad_input(message).at("input.member"));
+    }
     let id = entity::random_id()[..12].to_owned();
     let token = format!("laurel_{id}_{}{}", entity::random_id(), entity::random_id());
     let row = access_token::Model {
@@ -196,9 +256,10 @@ pub async fn create(
         created_at_ms: now_ms,
         expires_at_ms: lifetime.map(|lifetime| now_ms + lifetime.as_millis() as i64),
         revoked_at_ms: None,
+        name,
     };
-    access_token::insert(db, row).await?;
-    Ok(token)
+    access_token::insert(db, row.clone()).await?;
+    Ok((row, token))
 }
 
 fn hash_of(token: &str) -> String {

@@ -6,8 +6,10 @@ use std::time::Duration;
 use engine::deployment::Deployment;
 use engine::read::reader::Reader;
 use moka::sync::Cache;
+use ranking::attribute::Attributes;
 
 use crate::access::Access;
+use crate::access::jwt::Players;
 use crate::cache::boards::Boards;
 use crate::cache::cursors::Cursors;
 use crate::cache::friends::Friends;
@@ -21,8 +23,8 @@ use engine::settings::{CacheSettings, PoolSettings, SubmissionSettings};
 /// How long a read waits for a level partition, a rolled window, or a board that moves.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The most members whose regions are kept for when SQL is unavailable.
-const LAST_REGIONS_MAX: u64 = 100_000;
+/// The most members whose attributes are kept for when SQL is unavailable.
+const LAST_ATTRIBUTES_MAX: u64 = 100_000;
 
 /// The state of the API.
 pub struct App {
@@ -54,8 +56,8 @@ pub struct App {
     pub standings_per_submission: u64,
     /// Members whose scores this process accepted a moment ago.
     pub recent_members: RecentMembers,
-    /// Members' last known regions, used while SQL is unavailable.
-    pub last_regions: Cache<String, Option<String>>,
+    /// Members' last known attributes, used while SQL is unavailable.
+    pub last_attributes: Cache<String, Arc<Attributes>>,
 }
 
 impl App {
@@ -64,6 +66,7 @@ impl App {
         (deployment, health): (Deployment, Arc<Health>),
         committers: Committers,
         public_reads: bool,
+        players: Option<Players>,
         pools: &PoolSettings,
         submissions: &SubmissionSettings,
         caches: &CacheSettings,
@@ -72,6 +75,7 @@ impl App {
         let bytes_max = caches.page_cache_bytes;
         let pages = PageCache::new(&deployment.store, cache_age, bytes_max);
         let reader = Reader::new(&deployment, READ_TIMEOUT).with_fallback();
+        let remembered = Duration::from_secs(60 * pools.tokens_remembered_minutes);
         Self {
             live: Live::start(&deployment, &reader),
             reader,
@@ -79,14 +83,14 @@ impl App {
             deployment,
             boards: Boards::new(&health),
             friends: Friends::new(&health),
-            access: Access::new(&health, Duration::from_secs(60 * pools.tokens_remembered_minutes)),
+            access: Access::new(&health, remembered, players),
             pages,
             cache_age,
             committers,
             public_reads,
             standings_per_submission: submissions.standings_per_submission,
             recent_members: RecentMembers::default(),
-            last_regions: Cache::new(LAST_REGIONS_MAX),
+            last_attributes: Cache::new(LAST_ATTRIBUTES_MAX),
             health,
         }
     }

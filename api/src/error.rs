@@ -24,6 +24,8 @@ pub enum ErrorCode {
     NotFound,
     /// The board does not have the window; the message names those that it has.
     WindowNotFound,
+    /// No season is open at the instant asked for; the message says what would be accepted.
+    SeasonNotOpen,
     /// The request creates something that already exists.
     AlreadyExists,
     /// The request needs a valid access token.
@@ -164,7 +166,7 @@ impl From<Unreadable> for Error {
     fn from(error: Unreadable) -> Self {
         match error {
             Unreadable::Invalid(error) => error.into(),
-            Unreadable::NoSeason(message) => Self::new(ErrorCode::NotFound, message),
+            Unreadable::NoSeason(message) => Self::new(ErrorCode::SeasonNotOpen, message),
             Unreadable::NoWindow(message) => Self::new(ErrorCode::WindowNotFound, message),
             Unreadable::Filling { .. } => Self::new(ErrorCode::Unavailable, error.to_string()),
         }

@@ -13,6 +13,7 @@ pub mod request;
 pub mod standings;
 pub mod submission;
 pub mod subscription;
+pub mod token;
 pub(crate) mod types;
 
 use async_graphql::connection::EmptyFields;
@@ -33,6 +34,7 @@ use query::Query;
 use standings::Standings;
 use standings::period::{Period, PeriodTotal};
 use subscription::Subscription;
+use token::AccessToken;
 use types::connection::Connection;
 
 /// Laurel's schema.
@@ -62,6 +64,9 @@ pub fn schema(app: SharedApp) -> LaurelSchema {
 /// The schema to be. async-graphql's connections describe their fields, but not themselves.
 fn builder() -> SchemaBuilder<Query, Mutation, Subscription> {
     Schema::build(Query, Mutation, Subscription)
+        .override_output_type_description::<Connection<AccessToken, EmptyFields>>(
+            "A page of access tokens.",
+        )
         .override_output_type_description::<Connection<Board, BoardTotal>>("A page of boards.")
         .override_output_type_description::<Connection<Finding, FindingTotal>>(
             "A page of the findings of a run.",

@@ -5,10 +5,11 @@
 //! environment of a child derive from the declarations.
 
 pub mod connections;
+pub mod jwt;
 pub mod limits;
 pub mod live;
 pub mod log;
-mod redacted;
+pub mod redacted;
 pub mod retention;
 pub mod server;
 pub mod sql;
@@ -23,6 +24,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Parser};
 
 pub use connections::ConnectionSettings;
+pub use jwt::JwtSettings;
 pub use limits::{Introspection, RateSettings, RequestLimits, Switch};
 pub use live::LiveSettings;
 pub use log::LogSettings;
@@ -50,6 +52,8 @@ pub struct ServeSettings {
     pub connections: ConnectionSettings,
     #[command(flatten)]
     pub pools: PoolSettings,
+    #[command(flatten)]
+    pub jwt: JwtSettings,
     #[command(flatten)]
     pub limits: RequestLimits,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! Access tokens. SQL keeps only a hash of the secret.
 
 use sea_orm::entity::prelude::*;
-use sea_orm::{ActiveValue::Set, IntoActiveModel, QueryOrder};
+use sea_orm::{Condition, IntoActiveModel, QueryOrder, QuerySelect};
 
 /// The rights of a token. Each scope includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, DeriveActiveEnum)]
@@ -37,6 +37,8 @@ pub struct Model {
     pub expires_at_ms: Option<i64>,
     /// Revocation time, in Unix milliseconds.
     pub revoked_at_ms: Option<i64>,
+    /// A name that tells what it is for.
+    pub name: Option<String>,
 }
 
 no_relations!();
@@ -56,22 +58,40 @@ pub async fn list(db: &impl ConnectionTrait) -> Result<Vec<Model>, DbErr> {
     Entity::find().order_by_asc(Column::CreatedAtMs).all(db).await
 }
 
+/// At most `limit` tokens after a time of creation and an id, oldest first.
+pub async fn after(
+    db: &impl ConnectionTrait,
+    after: Option<(i64, String)>,
+    limit: usize,
+) -> Result<Vec<Model>, DbErr> {
+    let later = after.map(|(created_at_ms, id)| {
+        let with_it = Condition::all().add(Column::CreatedAtMs.eq(created_at_ms));
+        Condition::any()
+            .add(Column::CreatedAtMs.gt(created_at_ms))
+            .add(with_it.add(Column::Id.gt(id)))
+    });
+    Entity::find()
+        .filter(Condition::all().add_option(later))
+        .order_by_asc(Column::CreatedAtMs)
+        .order_by_asc(Column::Id)
+        .limit(limit as u64)
+        .all(db)
+        .await
+}
+
 /// Inserts a token.
 pub async fn insert(db: &impl ConnectionTrait, row: Model) -> Result<(), DbErr> {
     Entity::insert(row.into_active_model()).exec_without_returning(db).await?;
     Ok(())
 }
 
-/// Revokes a token by its id. Returns false if there is no such token.
-pub async fn revoke(db: &impl ConnectionTrait, id: &str, now_ms: i64) -> Result<bool, DbErr> {
-    let row = ActiveModel {
-        id: Set(id.to_owned()),
-        revoked_at_ms: Set(Some(now_ms)),
-        ..Default::default()
-    };
-    match Entity::update(row).exec_without_returning(db).await {
-        Ok(result) => Ok(result.rows_affected > 0),
-        Err(DbErr::RecordNotUpdated) => Ok(false),
-        Err(error) => Err(error),
-    }
+/// Revokes a token by its id; one that was revoked before keeps that time.
+pub async fn revoke(db: &impl ConnectionTrait, id: &str, now_ms: i64) -> Result<(), DbErr> {
+    Entity::update_many()
+        .col_expr(Column::RevokedAtMs, Expr::value(now_ms))
+        .filter(Column::Id.eq(id))
+        .filter(Column::RevokedAtMs.is_null())
+        .exec(db)
+        .await?;
+    Ok(())
 }

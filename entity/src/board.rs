@@ -9,12 +9,12 @@ mod window_rows;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ranking::attribute::segment_of;
 use ranking::board::admission::Admission;
 use ranking::board::layout::Layouts;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::board::{Added, Board};
 use ranking::id::BoardNo;
-use ranking::submission::segment_of;
 use ranking::window::Window;
 use ranking::window::calendar::{Calendar, Weekday};
 use sea_orm::entity::prelude::*;

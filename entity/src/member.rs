@@ -3,6 +3,7 @@
 pub mod friendship;
 pub mod search;
 
+use ranking::attribute::{Attributes, REGION};
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, QuerySelect};
@@ -26,9 +27,26 @@ pub struct Model {
     pub created_at_ms: i64,
     /// The address of a picture.
     pub avatar_url: Option<String>,
+    /// The attributes besides the region, as a JSON object of texts.
+    pub attributes: Option<String>,
 }
 
 no_relations!();
+
+impl Model {
+    /// The attributes, the region among them.
+    pub fn attributes(&self) -> Attributes {
+        attributes_of(self.region.clone(), self.attributes.as_deref())
+    }
+}
+
+/// A row's attributes, the region among them. A text that cannot be read has none.
+fn attributes_of(region: Option<String>, others: Option<&str>) -> Attributes {
+    let others = others.map(serde_json::from_str::<Attributes>);
+    let mut attributes = others.and_then(Result::ok).unwrap_or_default();
+    attributes.extend(region.map(|region| (REGION.to_owned(), region)));
+    attributes
+}
 
 /// Folds a name for searches: to lower case, character by character. So a prefix of a name folds to
 /// a prefix of the folded name.
@@ -47,6 +65,8 @@ pub struct Change {
     pub region: Option<Option<String>>,
     /// The address of a picture; an inner `None` removes it.
     pub avatar_url: Option<Option<String>>,
+    /// The attributes besides the region, in place of all that there are.
+    pub attributes: Option<Attributes>,
 }
 
 /// The rows of some members; those that have none are absent.
@@ -54,18 +74,21 @@ pub async fn of_keys(db: &impl ConnectionTrait, keys: &[String]) -> Result<Vec<M
     Entity::find().filter(Column::Key.is_in(keys)).all(db).await
 }
 
-/// The keys and regions of some members; those that have no row are absent.
-pub async fn regions(
+/// The keys and attributes of some members, the region among them; those that have no row are
+/// absent.
+pub async fn attributes(
     db: &impl ConnectionTrait,
     keys: &[&str],
-) -> Result<Vec<(String, Option<String>)>, DbErr> {
-    Entity::find()
+) -> Result<Vec<(String, Attributes)>, DbErr> {
+    let rows: Vec<(String, Option<String>, Option<String>)> = Entity::find()
         .select_only()
-        .columns([Column::Key, Column::Region])
+        .columns([Column::Key, Column::Region, Column::Attributes])
         .filter(Column::Key.is_in(keys.iter().copied()))
         .into_tuple()
         .all(db)
-        .await
+        .await?;
+    let rows = rows.into_iter();
+    Ok(rows.map(|(key, region, others)| (key, attributes_of(region, others.as_deref()))).collect())
 }
 
 /// Inserts the row of a member that has none.
@@ -97,7 +120,7 @@ pub async fn upsert(
 }
 
 async fn write(db: &impl ConnectionTrait, change: Change, now_ms: i64) -> Result<(), DbErr> {
-    let Change { key, name, region, avatar_url } = change;
+    let Change { key, name, region, avatar_url, attributes } = change;
     let mut changed = vec![];
     if name.is_some() {
         changed.extend([Column::Name, Column::NameFolded]);
@@ -108,7 +131,11 @@ async fn write(db: &impl ConnectionTrait, change: Change, now_ms: i64) -> Result
     if avatar_url.is_some() {
         changed.push(Column::AvatarUrl);
     }
+    if attributes.is_some() {
+        changed.push(Column::Attributes);
+    }
     let name = name.flatten();
+    let attributes = attributes.filter(|attributes| !attributes.is_empty());
     let row = ActiveModel {
         key: Set(key),
         name_folded: Set(name.as_deref().map(fold_name)),
@@ -116,6 +143,8 @@ async fn write(db: &impl ConnectionTrait, change: Change, now_ms: i64) -> Result
         region: Set(region.flatten()),
         created_at_ms: Set(now_ms),
         avatar_url: Set(avatar_url.flatten()),
+        attributes: Set(attributes
+            .map(|attributes| serde_json::to_string(&attributes).expect("texts have a JSON form"))),
     };
     let mut on_conflict = OnConflict::column(Column::Key);
     if changed.is_empty() {

@@ -8,6 +8,8 @@ mod m20261123_000003_board_changes;
 mod m20261124_000004_display;
 mod m20261124_000005_metadata;
 mod m20261124_000006_board_calendar;
+mod m20261124_000009_attributes;
+mod m20261124_000010_token_names;
 mod statement;
 
 use std::sync::Arc;
@@ -35,6 +37,8 @@ impl MigratorTrait for Migrator {
             Box::new(m20261124_000004_display::Migration),
             Box::new(m20261124_000005_metadata::Migration),
             Box::new(m20261124_000006_board_calendar::Migration),
+            Box::new(m20261124_000009_attributes::Migration),
+            Box::new(m20261124_000010_token_names::Migration),
         ]
     }
 }

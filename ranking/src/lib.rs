@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`id`], [`error`] | identifiers; errors, split by what the caller should do |
 //! | [`text`] | the characters of new names |
+//! | [`attribute`] | attributes of members, and the segments by them |
 //! | [`score`] | exact decimals as raw integers; rank keys; decay |
 //! | [`board`] | a board's rules, checked once; admission; layouts; a partition's mark of a board |
 //! | [`window`] | windows of time and their periods, in any IANA zone; rolls and seals |
@@ -17,6 +18,7 @@
 //!
 //! Only [`store`] does I/O. Nothing here knows SQL, looks at a clock or reads the environment.
 
+pub mod attribute;
 pub mod board;
 pub mod commit;
 pub mod error;

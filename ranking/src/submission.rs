@@ -47,14 +47,6 @@ pub struct Submission {
     pub report: Report,
 }
 
-/// The only member attribute that boards can be segmented by.
-pub const REGION: &str = "region";
-
-/// The segment of all members with an attribute: `region:eu`.
-pub fn segment_of(attribute: &str, value: &str) -> String {
-    format!("{attribute}:{value}")
-}
-
 /// The outcome of a submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {

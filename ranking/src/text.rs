@@ -15,7 +15,7 @@ const BIDI_CONTROLS: [(char, char); 4] = [
 ];
 
 /// Characters that are not shown at all, but for the joiners.
-const INVISIBLE: [(char, char); 8] = [
+const INVISIBLE: [(char, char); 11] = [
     ('\u{AD}', '\u{AD}'),
     ('\u{34F}', '\u{34F}'),
     ('\u{180E}', '\u{180E}'),
@@ -23,7 +23,22 @@ const INVISIBLE: [(char, char); 8] = [
     ('\u{2060}', '\u{2065}'),
     ('\u{206A}', '\u{206F}'),
     ('\u{FEFF}', '\u{FEFF}'),
-    ('\u{FFF0}', '\u{FFF8}'),
+    ('\u{FFF0}', '\u{FFFB}'),
+    ('\u{17B4}', '\u{17B5}'),
+    ('\u{13430}', '\u{1345F}'),
+    ('\u{1D173}', '\u{1D17A}'),
+];
+
+/// Characters that are not shown in a key: fillers, variation selectors and tags, which names may
+/// have in scripts, emoji and flags.
+const INVISIBLE_IN_KEYS: [(char, char); 7] = [
+    ('\u{115F}', '\u{1160}'),
+    ('\u{180B}', '\u{180F}'),
+    ('\u{3164}', '\u{3164}'),
+    ('\u{FE00}', '\u{FE0F}'),
+    ('\u{FFA0}', '\u{FFA0}'),
+    ('\u{1BCA0}', '\u{1BCA3}'),
+    ('\u{E0000}', '\u{E0FFF}'),
 ];
 
 /// The line and the paragraph separator.
@@ -45,7 +60,11 @@ const VARIATION_SELECTORS: (char, char) = ('\u{FE00}', '\u{FE0F}');
 /// `Invalid` for text with control characters, with characters that are not shown or that change
 /// the direction of others, and for blank text.
 pub fn check_key(what: &str, text: &str) -> Result<()> {
-    if !is_blank(text) && !text.chars().any(|each| is_hidden(each) || is_in(each, JOINERS)) {
+    let is_bad = |each| {
+        let in_keys = INVISIBLE_IN_KEYS.iter().any(|&range| is_in(each, range));
+        is_hidden(each) || is_in(each, JOINERS) || in_keys
+    };
+    if !is_blank(text) && !text.chars().any(is_bad) {
         return Ok(());
     }
     Err(Error::invalid(format!(
@@ -75,7 +94,15 @@ pub fn is_presentable(text: &str) -> bool {
 /// True for a character that no new name may have, wherever it stands.
 fn is_hidden(each: char) -> bool {
     let mut tables = BIDI_CONTROLS.iter().chain(&INVISIBLE);
-    each.is_control() || is_in(each, SEPARATORS) || tables.any(|&range| is_in(each, range))
+    each.is_control()
+        || is_in(each, SEPARATORS)
+        || is_no_character(each)
+        || tables.any(|&range| is_in(each, range))
+}
+
+/// True for a code point that never is a character (`Noncharacter_Code_Point`).
+fn is_no_character(each: char) -> bool {
+    is_in(each, ('\u{FDD0}', '\u{FDEF}')) || u32::from(each) & 0xFFFE == 0xFFFE
 }
 
 /// True if nothing of the text is shown.
@@ -117,16 +144,27 @@ mod tests {
 
     #[test]
     fn words_of_every_script_and_emoji_are_names() {
-        for text in [
-            "ann",
-            "a b",
-            "Zoë",
-            "ü:%{}\u{1F3C6}",
-            "\u{2764}\u{FE0F}",
-            "\u{645}\u{62D}\u{645}\u{62F}",
-        ] {
+        for text in
+            ["ann", "a b", "Zoë", "ü:%{}\u{1F3C6}", "\u{2764}", "\u{645}\u{62D}\u{645}\u{62F}"]
+        {
             assert!(check_key("member", text).is_ok(), "{text}");
             assert!(is_presentable(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn two_keys_never_look_the_same_for_a_character_that_is_not_shown() {
+        for hidden in "\u{E0041}\u{FE00}\u{FE0F}\u{E0100}\u{180B}\u{17B4}\u{1D173}\u{FFA0}\u{FFF9}\u{FFFB}\u{FFFF}\u{FDD0}\u{13430}\u{10FFFE}\u{115F}\u{3164}".chars() {
+            let text = format!("a{hidden}b");
+            assert!(check_key("member", &text).is_err(), "{text:?}");
+        }
+        // An emoji and a flag in a name have some of them.
+        for name in ["\u{2764}\u{FE0F}", "\u{1F3F4}\u{E0067}\u{E0062}\u{E007F}"] {
+            assert!(is_presentable(name), "{name}");
+            assert!(check_key("member", name).is_err(), "{name}");
+        }
+        for hidden in "\u{17B4}\u{1D173}\u{FFF9}\u{FFFF}\u{FDD0}".chars() {
+            assert!(!is_presentable(&format!("a{hidden}b")), "{hidden:?}");
         }
     }
 

@@ -6,6 +6,7 @@ mod graphiql;
 mod limits;
 mod metrics;
 mod persisted_queries;
+mod players;
 mod private_boards;
 mod schema;
 mod specification;

@@ -26,6 +26,9 @@ use crate::frame::parquet::sum;
 /// The longest region, in characters.
 const REGION_CHARS_MAX: usize = 200;
 
+/// The longest line of a CSV or NDJSON file, in bytes.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
 /// The most digits of a score that is a JSON number: a writer that holds numbers as doubles would
 /// lose more.
 pub(crate) const NUMBER_DIGITS_MAX: usize = 15;
@@ -110,6 +113,11 @@ pub(crate) fn read_rows(
         FileFormat::Parquet => parquet_rows::read(&mut checker)?,
     }
     Ok(checker.rows)
+}
+
+/// Says that a line is too long.
+fn too_long() -> String {
+    format!("longer than {LINE_BYTES_MAX} bytes: expected shorter lines")
 }
 
 /// Checks that a number has no more digits than every writer of JSON keeps.

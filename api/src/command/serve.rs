@@ -1,7 +1,7 @@
 //! `laurel serve`: what starts in which order, and stops in the other.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::worker::{Working, stop_in_time};
 use super::{ServeArguments, connect};
-use crate::access::{self, Scope};
+use crate::access::jwt::Players;
+use crate::access::{self, NewToken, Scope};
 use crate::app::{App, SharedApp};
 use crate::background::daily_diff::Daily;
 use crate::background::watch::Watch;
@@ -82,6 +83,7 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
     let ServeSettings {
         connections,
         pools,
+        jwt,
         limits,
         rates,
         live,
@@ -101,6 +103,7 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
         address_streams: usize::try_from(connections.address_connections_max.div_ceil(2))?,
     };
     let certificates = Certificates::load(&connections)?;
+    let players = Players::load(&jwt).await?;
     let daily = match settings.no_workers {
         true => None,
         false => Some(Daily::new(&daily_diff, environment)?),
@@ -123,7 +126,7 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
     let working =
         daily.map(|daily| Working::start(&deployment, &health, &signals, daily, retention));
     let (public_reads, of_app) = (settings.public_reads, (deployment.clone(), health.clone()));
-    let app = App::new(of_app, committers, public_reads, &pools, &submissions, &caches);
+    let app = App::new(of_app, committers, public_reads, players, &pools, &submissions, &caches);
     let app = Arc::new(app);
     let addresses = Addresses::of(&listeners, connections.tls_cert.is_some())?;
     let schema = graphql::schema(app.clone());
@@ -201,26 +204,35 @@ impl Addresses {
     /// but else writes it to a file of this user alone, as the output may go to a journal.
     async fn announce(&self, deployment: &Deployment, data_dir: &Path) -> Result<()> {
         let Self { main, operations } = self;
-        println!("Laurel is on {main}");
-        println!("  GraphQL   {main}/graphql");
-        println!("  GraphiQL  {main}/graphiql");
-        println!("  health    {operations}/healthz  {operations}/readyz");
-        println!("  metrics   {operations}/metrics");
         let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
-        if access_token::count(db).await? > 0 {
-            println!("  for an access token: laurel token create --scope admin");
-            return Ok(());
+        let how = if access_token::count(db).await? > 0 {
+            "for an access token: laurel token create --scope admin".to_owned()
+        } else {
+            let (_, token) = access::create(db, NewToken::of_scope(Scope::Admin), now_ms).await?;
+            if std::io::stdout().is_terminal() {
+                format!("admin token, shown this once: {token}")
+            } else {
+                let file = data_dir.join(TOKEN_FILE);
+                files::write_private(&file, &format!("{token}\n")).with_context(|| {
+                    let file = file.display();
+                    format!("{file} cannot be written: expected a place for the admin token")
+                })?;
+                format!("admin token, in a file: {}", file.display())
+            }
+        };
+        let text = format!(
+            "Laurel is on {main}
+  GraphQL   {main}/graphql
+  GraphiQL  {main}/graphiql
+  health    {operations}/healthz  {operations}/readyz
+  metrics   {operations}/metrics
+  {how}
+"
+        );
+        // A server goes on where the reader of its output is gone.
+        if let Err(error) = std::io::stdout().lock().write_all(text.as_bytes()) {
+            tracing::warn!(%error, "the addresses of the server could not be printed");
         }
-        let token = access::create(db, Scope::Admin, None, None, now_ms).await?;
-        if std::io::stdout().is_terminal() {
-            println!("  admin token, shown this once: {token}");
-            return Ok(());
-        }
-        let file = data_dir.join(TOKEN_FILE);
-        files::write_private(&file, &format!("{token}\n")).with_context(|| {
-            format!("{} cannot be written: expected a place for the admin token", file.display())
-        })?;
-        println!("  admin token, in a file: {}", file.display());
         Ok(())
     }
 }

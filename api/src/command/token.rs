@@ -10,10 +10,8 @@ use jiff::{SignedDuration, Span, SpanRelativeTo};
 use sea_orm::DatabaseConnection;
 
 use super::SqlArguments;
-use crate::access;
-
-/// The longest lifetime of a token, in hours: ten years.
-const LIFETIME_HOURS_MAX: i64 = 3650 * 24;
+use crate::access::{self, LIFETIME_HOURS_MAX, NewToken};
+use crate::graphql::types::scalar::text;
 
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
@@ -29,6 +27,9 @@ pub enum TokenCommand {
         /// The lifetime of the token: 30d, 12h, 45m, 90s; by default it does not expire.
         #[arg(long, value_name = "DURATION", value_parser = parse_lifetime)]
         expires: Option<Duration>,
+        /// A name that tells what the token is for, at most 200 characters.
+        #[arg(long, value_name = "TEXT")]
+        name: Option<String>,
         #[command(flatten)]
         sql: SqlArguments,
     },
@@ -47,17 +48,21 @@ pub enum TokenCommand {
 pub async fn run(command: TokenCommand) -> Result<()> {
     let now_ms = Clock::default().now_ms();
     match command {
-        TokenCommand::Create { scope, member, expires, sql } => {
+        TokenCommand::Create { scope, member, expires: lifetime, name, sql } => {
             if let Some(member) = &member {
                 ranking::id::MemberId::for_new(member)?;
             }
-            let db = connect(&sql).await?;
-            println!("{}", access::create(&db, scope, member, expires, now_ms).await?);
+            let name = name.map(|name| text("name", name)).transpose()?;
+            let new = NewToken { scope, name, member, lifetime };
+            let (_, token) = access::create(&connect(&sql).await?, new, now_ms).await?;
+            println!("{token}");
         }
         TokenCommand::Revoke { id, sql } => {
-            if !access_token::revoke(&connect(&sql).await?, &id, now_ms).await? {
+            let db = connect(&sql).await?;
+            if access_token::find(&db, &id).await?.is_none() {
                 bail!("unknown token {id:?}: expected an id that `laurel token list` shows");
             }
+            access_token::revoke(&db, &id, now_ms).await?;
             println!("revoked {id}");
         }
         TokenCommand::List(sql) => {
@@ -71,7 +76,8 @@ pub async fn run(command: TokenCommand) -> Result<()> {
                 };
                 let member = token.member.unwrap_or_else(|| "-".into());
                 let scope = access::Scope::from(token.scope).name();
-                println!("{}  {scope:<6}  {member:<20}  {state}", token.id);
+                let name = token.name.map(|name| format!("  {name}")).unwrap_or_default();
+                println!("{}  {scope:<6}  {member:<20}  {state}{name}", token.id);
             }
         }
     }

@@ -104,9 +104,8 @@ pub(crate) async fn find(
     let found = Box::pin(app.boards.find(&app.deployment.lookups, slug));
     let (board, good_until) = found.await?;
     state.good_until.limit(good_until);
-    Ok(board.filter(|board| {
-        board.row.visibility == row::Visibility::Public || state.principal.is_some()
-    }))
+    Ok(board
+        .filter(|board| board.row.visibility == row::Visibility::Public || state.reads_private()))
 }
 
 /// The board of a global id, if the client may see it.
@@ -241,7 +240,7 @@ impl Board {
         self.0.board.rules.shards.into()
     }
 
-    /// The member attributes that have standings of their own: "region", or none.
+    /// The attributes whose values have standings of their own, such as "region"; at most three.
     async fn segment_by(&self) -> &[String] {
         &self.0.segment_by
     }
@@ -317,10 +316,12 @@ impl Board {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The window and period, without a segment.")] of: Option<StandingsOf>,
+        #[graphql(desc = "Only segments by this attribute.")] attribute: Option<String>,
         #[graphql(default = 10, desc = "The number of items, at most 1,000.")] first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
     ) -> Result<Option<Connection<Standings, EmptyFields>>> {
-        let page = segments_page(ctx, self, of.into(), first, after.as_deref());
+        let page =
+            segments_page(ctx, self, of.into(), attribute.as_deref(), first, after.as_deref());
         Ok(Some(Box::pin(page).await?))
     }
 

@@ -7,8 +7,9 @@ pub mod input;
 pub mod search;
 
 use async_graphql::connection::Edge;
-use async_graphql::{Context, ID, Object, Result};
+use async_graphql::{Context, ID, Object, Result, SimpleObject};
 use entity::member as row;
+use ranking::attribute::REGION;
 use ranking::id::MemberId;
 
 use super::board;
@@ -26,6 +27,15 @@ use crate::error::Error;
 
 /// The most boards in one field `entries`.
 const BOARDS_MAX: usize = 100;
+
+/// An attribute of a member, by which boards may have segments.
+#[derive(SimpleObject)]
+pub struct MemberAttribute {
+    /// The name.
+    name: String,
+    /// The value.
+    value: String,
+}
 
 /// A participant that boards rank, such as a player or a team.
 #[derive(Clone)]
@@ -156,6 +166,14 @@ impl Member {
         Ok(self.row(ctx).await?.and_then(|row| row.region))
     }
 
+    /// The attributes besides the region, ordered by name; none until `upsertMembers` sets some.
+    async fn attributes(&self, ctx: &Context<'_>) -> Result<Vec<MemberAttribute>> {
+        let mut attributes = self.row(ctx).await?.map(|row| row.attributes()).unwrap_or_default();
+        attributes.remove(REGION);
+        let attributes = attributes.into_iter();
+        Ok(attributes.map(|(name, value)| MemberAttribute { name, value }).collect())
+    }
+
     /// The address of a picture of the member; null until `upsertMembers` sets one.
     async fn avatar_url(&self, ctx: &Context<'_>) -> Result<Option<String>> {
         Ok(self.row(ctx).await?.and_then(|row| row.avatar_url))
@@ -237,6 +255,7 @@ impl Member {
             .into());
         }
         let choice = Choice::from(of);
+        state(ctx).spend(boards.len() as u64 * price::ENTRY_ELSEWHERE)?;
         let entries = boards.iter().map(|board| self.entry_in(ctx, board, choice.clone()));
         Ok(Some(Box::pin(futures::future::try_join_all(entries)).await?))
     }

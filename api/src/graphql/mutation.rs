@@ -22,6 +22,10 @@ use super::member::friendship::{
 use super::member::input::{UpsertMembersInput, UpsertMembersPayload, upsert};
 use super::request::{app, state};
 use super::submission::{SubmitScoresInput, SubmitScoresPayload, submit};
+use super::token::{
+    self, CreateAccessTokenInput, CreateAccessTokenPayload, RevokeAccessTokenInput,
+    RevokeAccessTokenPayload,
+};
 use crate::access::Scope;
 
 /// All writes. Every mutation needs an access token.
@@ -165,5 +169,28 @@ impl Mutation {
     ) -> Result<Option<RemoveFriendPayload>> {
         let _change = state(ctx).changes.enter();
         Ok(Some(remove_friend(ctx, &input).await?))
+    }
+
+    /// Makes an access token. Needs scope admin.
+    async fn create_access_token(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The token.")] input: CreateAccessTokenInput,
+    ) -> Result<Option<CreateAccessTokenPayload>> {
+        let _change = state(ctx).changes.enter();
+        state(ctx).require(Scope::Admin)?;
+        Ok(Some(token::create(app(ctx), input).await?))
+    }
+
+    /// Revokes an access token, which stops working within a second. To revoke it again changes
+    /// nothing. Needs scope admin.
+    async fn revoke_access_token(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The token.")] input: RevokeAccessTokenInput,
+    ) -> Result<Option<RevokeAccessTokenPayload>> {
+        let _change = state(ctx).changes.enter();
+        state(ctx).require(Scope::Admin)?;
+        Ok(Some(token::revoke(app(ctx), &input).await?))
     }
 }

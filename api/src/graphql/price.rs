@@ -61,6 +61,9 @@ const AROUND_SELECTS: u64 = 4;
 /// A board, from the cache or by a SELECT.
 pub(crate) const BOARD: u64 = 50;
 
+/// The entry of a member on one of many boards: each waits by itself, and takes some 30 KB.
+pub(crate) const ENTRY_ELSEWHERE: u64 = 60;
+
 /// A list of friends, before its length is known.
 pub(crate) const FRIENDS: u64 = 1000;
 
@@ -74,7 +77,7 @@ pub(crate) const BOARD_ROW: u64 = 10;
 const ROWS_SKIPPED: u64 = 20;
 
 /// The most points of the rows before a position: one alone is never refused.
-const POSITION_MAX: u64 = 400_000;
+const POSITION_MAX: u64 = 100_000;
 
 /// The metadata of an entry: its parts of some SELECTs and of a look into the log.
 const METADATA: u64 = 60;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_graphql::connection::EmptyFields;
 use async_graphql::{Context, ID, Interface, Object, Result, SimpleObject};
 use ranking::id::MemberId;
 use ranking::shown;
@@ -19,6 +20,7 @@ use super::request::{app, state};
 use super::standings::entry::Entry;
 use super::standings::period::Period;
 use super::standings::{Choice, Standings, member_ids};
+use super::token::{self, AccessToken};
 use super::types::connection::{Connection, Page};
 use super::types::global_id::{BoardName, GlobalId, StandingsName};
 use crate::access::Scope;
@@ -51,6 +53,8 @@ pub enum Node {
     Period(Period),
     /// A friend.
     FriendEntry(FriendEntry),
+    /// An access token.
+    AccessToken(AccessToken),
 }
 
 /// The client, as its access token identifies it.
@@ -180,6 +184,17 @@ impl Query {
         Ok(Some(Box::pin(integrity::list(ctx, board.as_deref(), first, after.as_deref())).await?))
     }
 
+    /// The access tokens, oldest first, ended ones too. Needs scope admin.
+    #[graphql(cache_control(private))]
+    async fn access_tokens(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(default = 10, desc = "The number of items, at most 1,000.")] first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+    ) -> Result<Option<Connection<AccessToken, EmptyFields>>> {
+        Ok(Some(Box::pin(token::list(ctx, first, after.as_deref())).await?))
+    }
+
     /// The client, as its access token identifies it; null without a token.
     #[graphql(cache_control(private))]
     async fn viewer(&self, ctx: &Context<'_>) -> Option<Viewer> {
@@ -228,6 +243,7 @@ async fn node(ctx: &Context<'_>, id: &str) -> crate::error::Result<Option<Node>>
             None => None,
         },
         GlobalId::Event(place) => event::find(ctx, place).await?.map(Into::into),
+        GlobalId::AccessToken(id) => token::find(ctx, &id).await?.map(Into::into),
         GlobalId::Job(number) => job::find(ctx, number).await?.map(Into::into),
         GlobalId::IntegrityRun(number) => integrity::find(ctx, number).await?.map(Into::into),
         GlobalId::Finding(run, index) => {

@@ -34,6 +34,11 @@ impl RequestState {
         self.principal.as_ref().map(|principal| principal.id.clone()).unwrap_or_default()
     }
 
+    /// True if the client may read boards that are not public.
+    pub fn reads_private(&self) -> bool {
+        self.principal.as_ref().is_some_and(|principal| principal.reads_private())
+    }
+
     /// Spends points on work that is about to be done, beyond what the text of the query costs.
     ///
     /// # Errors

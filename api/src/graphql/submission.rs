@@ -19,6 +19,7 @@ use ranking::submission::{Submission, Verdict};
 use tokio::time::{Instant, sleep};
 
 use super::board::input::no_board;
+use super::member::input::AttributeInput;
 use super::price;
 use super::request::{RequestState, app, state};
 use super::types::scalar::{DateTime, Decimal, Json, OfItem};
@@ -84,6 +85,9 @@ pub struct ScoreInput {
     /// bytes as compact JSON, at most 8 deep. Entries that the score makes show it. Only for a
     /// board that was created with `metadata`.
     metadata: Option<OfItem<Json>>,
+    /// The values of attributes by which the board has segments, for this score alone; by default
+    /// those of the member. A score that is sent again keeps those that it was accepted with.
+    attributes: Option<Vec<AttributeInput>>,
 }
 
 impl ScoreInput {
@@ -326,7 +330,7 @@ fn read(
         score: ranking::score::parse(decimal, board.board.rules.decimals).map_err(of("score"))?,
         at_ms,
         event_id: event_id.map_err(of("eventId"))?,
-        segments: segments.of_member(&score.member)?,
+        segments: segments.of_score(board, score)?,
         metadata,
         report: Report::Nothing,
     })

@@ -46,6 +46,7 @@ struct Lane {
 pub struct Budget {
     admission: Arc<Admission>,
     is_heavy: bool,
+    max: u64,
     spent: AtomicU64,
     /// The standings that its scores write.
     standings: AtomicU64,
@@ -121,6 +122,7 @@ impl Admission {
         Budget {
             admission: self.clone(),
             is_heavy,
+            max: self.budget_max,
             spent: AtomicU64::new(points),
             standings: AtomicU64::new(0),
         }
@@ -189,12 +191,18 @@ impl Drop for Waiting<'_> {
 }
 
 impl Budget {
+    /// This budget, of at most so many points.
+    pub fn at_most(mut self, points: u64) -> Self {
+        self.max = self.max.min(points);
+        self
+    }
+
     /// Spends points on work that is about to be done.
     ///
     /// # Errors
     /// `LIMIT_EXCEEDED` if the request would cost more than one may.
     pub fn spend(&self, points: u64) -> Result<()> {
-        let max = self.admission.budget_max;
+        let max = self.max;
         let fitting = |spent: u64| spent.checked_add(points).filter(|spent| *spent <= max);
         if let Ok(before) = self.spent.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fitting) {
             let (held, holds) = (before.max(RESERVED_POINTS), before + points);
@@ -230,7 +238,7 @@ impl Budget {
 
     /// The points that a request may spend.
     pub fn max(&self) -> u64 {
-        self.admission.budget_max
+        self.max
     }
 }
 

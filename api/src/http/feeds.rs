@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -28,15 +28,28 @@ use crate::metrics::METRICS;
 /// WebSockets are written from.
 const ANSWER_BYTES: u64 = 8;
 
+/// The feeds that are executed at a time. Others wait here, and not among the requests: clients
+/// that subscribe to much at once make their own answers late.
+const EXECUTED_AT_ONCE: usize = 4;
+
 /// The feeds that anyone has subscribed to.
-#[derive(Default)]
-pub struct Feeds(Mutex<HashMap<Question, Weak<Feed>>>);
+pub struct Feeds {
+    by_question: Mutex<HashMap<Question, Weak<Feed>>>,
+    places: Semaphore,
+}
+
+impl Default for Feeds {
+    fn default() -> Self {
+        Self { by_question: Mutex::default(), places: Semaphore::new(EXECUTED_AT_ONCE) }
+    }
+}
 
 /// Everything that the answers of a feed depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Question {
     text: AnswerKey,
-    scope: Option<Scope>,
+    /// The scope, and if it is that of a player.
+    rights: Option<(Scope, bool)>,
 }
 
 /// A document that is executed after each change of what it follows.
@@ -71,8 +84,8 @@ impl Feeds {
             Ok(memory) => memory,
             Err(error) => return one(Update::refusal(vec![server_error(error)])),
         };
-        let scope = principal.map(|principal| principal.scope);
-        let question = Question { text: operation.question(), scope };
+        let rights = principal.map(|principal| (principal.scope, principal.is_player));
+        let question = Question { text: operation.question(), rights };
         let mut feeds = self.lock();
         let known = feeds.get(&question).and_then(Weak::upgrade);
         let living = known.as_ref().filter(|feed| feed.is_living()).cloned();
@@ -92,7 +105,7 @@ impl Feeds {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Question, Weak<Feed>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_question.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,8 +119,9 @@ impl Feed {
     ) -> Self {
         let (sender, updates) = watch::channel(None);
         // The rights alone count: answers must not depend on the token that came first.
-        let principal = question.scope.map(|scope| {
-            Arc::new(Principal { id: "".into(), scope, member: None, expires_at_ms: None })
+        let principal = question.rights.map(|(scope, is_player)| {
+            let id = "".into();
+            Arc::new(Principal { id, scope, member: None, is_player, expires_at_ms: None })
         });
         let taken = Arc::new(Notify::new());
         let asker = (client, principal);
@@ -146,7 +160,10 @@ async fn push(
     let mut last: Option<Arc<Update>> = None;
     let mut _memory = None;
     loop {
+        // Its places are not closed.
+        let place = service.feeds.places.acquire().await;
         let executed = operation.execute(&service, principal.clone(), &following).await;
+        drop(place);
         METRICS.live.executions.inc();
         // One receiver is the feed's own.
         let sockets = updates.receiver_count().saturating_sub(1);

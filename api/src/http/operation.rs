@@ -84,8 +84,14 @@ impl Operation {
             let message = "a mutation goes by POST: expected a query or a subscription";
             return Err(refused(Error::bad_input(message)));
         }
-        let points = checked.cost.points.saturating_sub(REQUEST_POINTS);
-        service.rates.read(client, points).map_err(over)?;
+        let (points, push_max) = (checked.cost.points, u64::from(service.live.push_cost_max));
+        if checked.kind == OperationType::Subscription && points > push_max {
+            let message = format!(
+                "this subscription costs {points} points an answer: expected at most {push_max}"
+            );
+            return Err(refused(Error::limit_exceeded(message)));
+        }
+        service.rates.read(client, points.saturating_sub(REQUEST_POINTS)).map_err(over)?;
         Ok(Self {
             query: request.query,
             operation_name: request.operation_name,
@@ -134,7 +140,11 @@ impl Operation {
     ) -> Result<Executed> {
         let points = self.cost.points;
         let is_heavy = points > LIGHT_POINTS_MAX;
-        let budget = Arc::new(service.admission.enter(points, self.bytes, is_heavy).await?);
+        let budget = service.admission.enter(points, self.bytes, is_heavy).await?;
+        let budget = Arc::new(match self.kind {
+            OperationType::Subscription => budget.at_most(service.live.push_cost_max.into()),
+            _ => budget,
+        });
         let state = RequestState {
             now_ms: service.app.deployment.clock.now_ms(),
             principal,
@@ -201,9 +211,10 @@ impl Update {
         self.data == Value::Null
     }
 
-    /// True for a refusal because a store or the server has no time, which passes.
+    /// True for a refusal that passes: a store or the server has no time, or no season is open.
     pub fn is_passing(&self) -> bool {
-        let passing = [ErrorCode::Unavailable, ErrorCode::Timeout].map(ErrorCode::name);
+        use ErrorCode::{SeasonNotOpen, Timeout, Unavailable};
+        let passing = [SeasonNotOpen, Timeout, Unavailable].map(ErrorCode::name);
         let code = |error: &ServerError| error.extensions.as_ref()?.get("code").cloned();
         let mut codes = self.errors.iter().filter_map(code);
         self.is_refusal()

@@ -122,8 +122,13 @@ impl Serving {
         let has_own_address = listeners.operations.is_some();
         // One request a connection: the next one may be for GraphQL.
         let sorts = !has_own_address && certificates.is_none();
+        // A probe of another machine names the address of this one, whatever names are allowed.
+        let of_operations = match &hosts {
+            Hosts::Loopback if !has_own_address => Hosts::Loopback,
+            _ => Hosts::Any,
+        };
         let of_operations =
-            Arc::new(Door::new(routes.operations, Hosts::Any, settings).keep_alive(!sorts));
+            Arc::new(Door::new(routes.operations, of_operations, settings).keep_alive(!sorts));
         let door = Door::new(routes.main, hosts, settings).with_tls(certificates);
         let entrance = Entrance {
             places: Places::new(max, address_max),

@@ -227,12 +227,14 @@ fn socket_dir(dir: &Path) -> Result<PathBuf> {
     let note = dir.join("socket-dir");
     if let Ok(known) = std::fs::read_to_string(&note) {
         let known = PathBuf::from(known.trim_end());
-        if is_private(&known)? {
+        if known.is_absolute() && is_private(&known)? {
             return Ok(known);
         }
     }
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let places = runtime.into_iter().chain([std::env::temp_dir(), PathBuf::from("/tmp")]);
+    // A variable may be empty, and a path must not depend on where the process began.
+    let places = places.filter(|place| place.is_absolute());
     let name = format!("laurel-{}", &entity::random_id()[..16]);
     let mut refused = None;
     for made in places.map(|place| place.join(&name)).filter(|made| fits(made)) {

@@ -329,6 +329,7 @@ async fn write_commits(
         name: Set(None),
         name_folded: Set(None),
         region: Set(None),
+        attributes: Set(None),
         avatar_url: Set(None),
         created_at_ms: Set(created_at_ms),
     });

@@ -47,10 +47,10 @@ pub struct RequestLimits {
     #[arg(long, env = "LAUREL_ANSWERS_BYTES", default_value_t = 256 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1 << 20..=64 << 30))]
     pub answers_bytes: u64,
     /// The most that one request may cost, in points. A point is about a microsecond of CPU.
-    #[arg(long, env = "LAUREL_COST_MAX", default_value_t = 1_000_000, value_name = "POINTS", value_parser = clap::value_parser!(u32).range(10_000..=100_000_000))]
+    #[arg(long, env = "LAUREL_COST_MAX", default_value_t = 200_000, value_name = "POINTS", value_parser = clap::value_parser!(u32).range(10_000..=100_000_000))]
     pub cost_max: u32,
     /// The most points of all requests that are executed at a time; further ones wait.
-    #[arg(long, env = "LAUREL_COST_UNDER_WAY_MAX", default_value_t = 2_000_000, value_name = "POINTS", value_parser = clap::value_parser!(u32).range(10_000..=400_000_000))]
+    #[arg(long, env = "LAUREL_COST_UNDER_WAY_MAX", default_value_t = 1_000_000, value_name = "POINTS", value_parser = clap::value_parser!(u32).range(10_000..=400_000_000))]
     pub cost_under_way_max: u32,
     /// The most requests that wait to be executed; further ones are answered 503.
     #[arg(long, env = "LAUREL_REQUESTS_WAITING_MAX", default_value_t = 1000, value_name = "REQUESTS", value_parser = clap::value_parser!(u32).range(1..=100_000))]

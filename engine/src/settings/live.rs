@@ -36,6 +36,10 @@ pub struct LiveSettings {
     /// The longest answer of a subscription, in bytes.
     #[arg(long, env = "LAUREL_PUSH_BYTES_MAX", default_value_t = 256 << 10, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1024..=16 << 20))]
     pub push_bytes_max: u32,
+    /// The most that one answer of a subscription may cost, in points. The server makes one after
+    /// each change.
+    #[arg(long, env = "LAUREL_PUSH_COST_MAX", default_value_t = 50_000, value_name = "POINTS", value_parser = clap::value_parser!(u32).range(1000..=100_000_000))]
+    pub push_cost_max: u32,
     /// The time in which a WebSocket must send connection_init, in milliseconds.
     #[arg(long, env = "LAUREL_SOCKET_INIT_TIMEOUT_MS", default_value_t = 3000, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..=600_000))]
     pub socket_init_timeout_ms: u32,

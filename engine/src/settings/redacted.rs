@@ -1,4 +1,4 @@
-//! URLs as they may be printed: without the passwords in them.
+//! Secrets, and URLs as they may be printed: without the passwords in them.
 
 use std::fmt;
 
@@ -41,6 +41,29 @@ impl fmt::Display for Redacted<'_> {
 impl fmt::Debug for Redacted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// A secret that a setting holds. It is never printed.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl Secret {
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HIDDEN)
     }
 }
 

@@ -59,13 +59,25 @@ pub async fn submit_durably(api: &Api, board: &str, scores: Value) -> Value {
     api.data(SUBMIT_SCORES, variables).await["submitScores"].take()
 }
 
-/// Submits a batch of events to a healthy service; returns the outcome of each.
-pub async fn submit_events(api: &Api, board: &Board, events: &[Event]) -> Vec<Verdict> {
-    let answers = try_submit(api, board, events).await.expect("the service answers");
+/// Submits a batch of events, whose inputs another function completes; returns the outcome of each.
+pub async fn submit_completed(
+    api: &Api,
+    board: &Board,
+    events: &[Event],
+    complete: impl Fn(usize, &mut Value),
+) -> Vec<Verdict> {
+    let mut scores: Vec<Value> = events.iter().map(|event| board.score_input(event)).collect();
+    scores.iter_mut().enumerate().for_each(|(index, score)| complete(index, score));
+    let answers = try_submit_scores(api, board, events, scores).await.expect("the service answers");
     let verdicts = answers.iter().map(|answer| {
         answer.unwrap_or_else(|code| panic!("a score of {} was answered with {code}", board.slug))
     });
     verdicts.collect()
+}
+
+/// Submits a batch of events to a healthy service; returns the outcome of each.
+pub async fn submit_events(api: &Api, board: &Board, events: &[Event]) -> Vec<Verdict> {
+    submit_completed(api, board, events, |_, _| {}).await
 }
 
 /// The outcome of an event, or the code of an answer that it is unknown or that the service is
@@ -74,7 +86,16 @@ pub type Outcome = Result<Verdict, &'static str>;
 
 /// Submits a batch of events; returns nothing if no answer came.
 pub async fn try_submit(api: &Api, board: &Board, events: &[Event]) -> Option<Vec<Outcome>> {
-    let scores: Vec<Value> = events.iter().map(|event| board.score_input(event)).collect();
+    let scores = events.iter().map(|event| board.score_input(event)).collect();
+    try_submit_scores(api, board, events, scores).await
+}
+
+async fn try_submit_scores(
+    api: &Api,
+    board: &Board,
+    events: &[Event],
+    scores: Vec<Value>,
+) -> Option<Vec<Outcome>> {
     let variables = json!({ "board": board.slug, "scores": scores, "ack": "APPLIED" });
     let answer = api.try_ask(Some(api.token()), SUBMIT_SCORES, variables).await.ok()?;
     if answer.body.get("errors").is_some() {

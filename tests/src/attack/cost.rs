@@ -94,7 +94,7 @@ const ROWS: [Row; 20] = [
 ];
 
 /// Products of what is costly.
-const BOMBS: [Row; 15] = [
+const BOMBS: [Row; 18] = [
     ("49,000 × scoreFor", Entries("big16"), 49, "standings{scoreFor(percentile:50.#)}"),
     ("99,000 × size", Entries("big"), 99, "standings{size}"),
     (
@@ -149,6 +149,19 @@ const BOMBS: [Row; 15] = [
         90,
         "top(first:1000){nodes{id member{id name key} score rank percentile}}",
     ),
+    (
+        "90 × friends, missing ones too",
+        Standings("big16"),
+        90,
+        "friends(member:\"m00000\",first:9#,includeMissing:true){totalCount}",
+    ),
+    (
+        "100 × entries on 20 boards",
+        Query,
+        100,
+        "member(key:\"m0010#\"){entries(boards:[\"big\",\"big16\",\"tie\",\"hour\",\"big\",\"big16\",\"tie\",\"hour\",\"big\",\"big16\",\"tie\",\"hour\",\"big\",\"big16\",\"tie\",\"hour\",\"big\",\"big16\",\"tie\",\"hour\"]){rank}}",
+    ),
+    ("99 fields of 1,000 entries", Entries("big"), 99, "rank"),
     (
         "100 × all standings of a board",
         Board("big16"),

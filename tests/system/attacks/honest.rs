@@ -117,5 +117,5 @@ async fn the_price_of_a_query_is_told_on_request() {
     let cost = &reply.body()["extensions"]["cost"];
     let (points, limit) = (cost["points"].as_u64().unwrap(), cost["limit"].as_u64().unwrap());
     assert!(points > 0 && points < limit, "{cost}");
-    assert_eq!(limit, 1_000_000);
+    assert_eq!(limit, 200_000);
 }

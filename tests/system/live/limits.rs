@@ -203,3 +203,24 @@ async fn an_answer_that_is_too_long_ends_its_subscription() {
     assert_eq!(end["type"], "error", "{end}");
     assert_eq!(end["payload"][0]["extensions"]["code"], "LIMIT_EXCEEDED");
 }
+
+#[tokio::test]
+async fn an_answer_of_a_subscription_costs_so_much_at_most() {
+    let api = api_with(&[("LAUREL_PUSH_COST_MAX", "1000")]).await;
+    let mut subscriber = Subscriber::connect(&api, None).await;
+    let ask = |fields: &str| {
+        format!("subscription {{ top(board: \"b\", first: 100) {{ nodes {{ {fields} }} }} }}")
+    };
+    subscriber.subscribe("one", &ask("rank"), json!({})).await;
+    let answer = subscriber.next().await;
+    assert_eq!(answer["type"], "next", "{answer}");
+    // Its text costs too much, or what it turns out to cost.
+    let wide: String = (0..20).map(|number| format!("a{number}: rank ")).collect();
+    let deep = "standings { size } member { entry(board: \"b\") { rank } }";
+    for (id, fields) in [("wide", wide.as_str()), ("deep", deep)] {
+        subscriber.subscribe(id, &ask(fields), json!({})).await;
+        let refused = subscriber.next().await;
+        assert_eq!((&refused["id"], &refused["type"]), (&json!(id), &json!("error")), "{refused}");
+        assert_eq!(refused["payload"][0]["extensions"]["code"], "LIMIT_EXCEEDED", "{refused}");
+    }
+}

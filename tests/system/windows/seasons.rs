@@ -67,7 +67,7 @@ async fn a_season_is_a_period_and_between_seasons_there_is_none() {
     let window = json!({ "name": "season", "kind": "SEASON", "ready": true, "current": null });
     assert_eq!(board["windows"][1], window);
     let none = refused(&api, STANDINGS, json!({}), "no season of board b is open now").await;
-    assert_eq!(none, ("NOT_FOUND".to_owned(), json!("of.period")));
+    assert_eq!(none, ("SEASON_NOT_OPEN".to_owned(), json!("of.window")));
     // A score between two seasons counts in the other windows.
     let scores = json!([{ "member": "ann", "score": 5 }]);
     assert_eq!(submit_durably(&api, "b", scores).await["accepted"], 1);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::value::RawValue;
 
-use super::{At, Fields, NUMBER_DIGITS_MAX, RowChecker, check_digits};
+use super::{At, Fields, LINE_BYTES_MAX, NUMBER_DIGITS_MAX, RowChecker, check_digits, too_long};
 use crate::display_path;
 
 /// An object with its values as they are written, so that no number is rounded.
@@ -24,10 +24,11 @@ pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
     let score_column = rows.score_column().to_owned();
     for line in 1.. {
         bytes.clear();
-        let count = reader.read_until(b'\n', &mut bytes);
+        let count = reader.by_ref().take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut bytes);
         if count.with_context(|| cannot.clone())? == 0 {
             break;
         }
+        ensure!(bytes.len() as u64 <= LINE_BYTES_MAX, "{cannot}: line {line} is {}", too_long());
         if bytes.trim_ascii().is_empty() {
             continue;
         }

@@ -7,13 +7,13 @@ use async_graphql::{InputObject, MaybeUndefined, SimpleObject};
 use engine::board::windows;
 use entity::board;
 use entity::board::windows_text;
+use ranking::attribute::check_segment_by;
 use ranking::board::admission::Admission;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::id::check_slug;
 use ranking::metadata;
 use ranking::score::DECIMALS_MAX;
 use ranking::shown;
-use ranking::submission::REGION;
 use ranking::window::seal::RETAIN_MAX;
 use ranking::window::{Calendar, Window, parse_zone};
 
@@ -76,8 +76,9 @@ pub struct CreateBoardInput {
     /// a power of two, at most the number of partitions.
     #[graphql(default_with = "Some(1)")]
     shards: Option<i32>,
-    /// The member attributes that have standings of their own: "region", or none. A score counts in
-    /// the region that its member has when the score is accepted, and stays there.
+    /// The attributes whose values have standings of their own, at most three: "region", or names
+    /// of your own such as "country". A score counts in the segments of its own attributes, and
+    /// else of those that its member has when it is accepted. It stays there when the member moves.
     #[graphql(default_with = "Some(vec![])")]
     segment_by: Option<Vec<String>>,
     /// The clients that may read the board.
@@ -295,13 +296,7 @@ pub(crate) fn no_board(slug: &str) -> Error {
 fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::Model> {
     check_slug(&input.slug).map_err(|error| Error::from(error).at("slug"))?;
     let segment_by = input.segment_by.unwrap_or_default();
-    if !segment_by.is_empty() && segment_by != [REGION] {
-        return Err(Error::bad_input(format!(
-            "invalid segmentBy {}: expected [] or [\"{REGION}\"]",
-            shown(&segment_by.join(", "))
-        ))
-        .at("segmentBy"));
-    }
+    check_segment_by(&segment_by).map_err(|error| Error::from(error).at("segmentBy"))?;
     let title = text("title", input.title.unwrap_or_else(|| input.slug.clone()))?;
     let decimals = checked_decimals(input.decimals.unwrap_or(0))?;
     let time_zone = input.time_zone.unwrap_or_else(|| "UTC".to_owned());

@@ -67,7 +67,7 @@ pub(crate) fn filter(
     tags: &[String],
 ) -> crate::error::Result<Filter> {
     let text = text.map(|text| checked_text("query", text)).transpose()?;
-    let public_only = state.principal.is_none();
+    let public_only = !state.reads_private();
     Ok(Filter { public_only, text, tags: checked_tags(tags)? })
 }
 

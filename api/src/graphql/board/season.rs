@@ -105,14 +105,17 @@ pub(crate) async fn add_season(
     let (starts_ms, ends_ms) = (input.starts_at.0, input.ends_at.0);
     check_name(&input.name).map_err(|error| Error::from(error).at("input.name"))?;
     let asked = ranking::window::season::Season::new(&input.name, starts_ms, ends_ms);
-    let asked = asked.map_err(|error| Error::from(error).at("input.endsAt"))?;
+    let instant = if starts_ms < 0 { "input.startsAt" } else { "input.endsAt" };
+    let asked = asked.map_err(|error| Error::from(error).at(instant))?;
     let planned = |row: &board::Model| {
         if row.to_ranking()?.rules.calendar.season_named(&input.name).is_some() {
             let message = format!("season {} already exists: expected another name", input.name);
             return Err(Error::new(ErrorCode::AlreadyExists, message).at("input.name"));
         }
-        let added = season::added(row, &asked);
-        added.map(Some).map_err(|error| Error::from(error).at("input.startsAt"))
+        season::added(row, &asked).map(Some).map_err(|error| match Error::from(error) {
+            error if error.code == ErrorCode::BadUserInput => error.at("input.startsAt"),
+            error => error,
+        })
     };
     let (board, _) = change(app, &input.board, planned).await?;
     let season = board.board.rules.calendar.season_named(&input.name).cloned();

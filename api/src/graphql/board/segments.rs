@@ -4,6 +4,8 @@ use async_graphql::connection::{Edge, EmptyFields};
 use async_graphql::{Context, Result};
 use entity::board::check_segment;
 use entity::standings::standing;
+use ranking::attribute::segment_of;
+use ranking::shown;
 
 use super::Board;
 use crate::error::Error;
@@ -17,6 +19,7 @@ pub(crate) async fn segments_page(
     ctx: &Context<'_>,
     board: &Board,
     choice: Choice,
+    attribute: Option<&str>,
     first: Option<i32>,
     after: Option<&str>,
 ) -> Result<Connection<Standings, EmptyFields>, Error> {
@@ -34,12 +37,26 @@ pub(crate) async fn segments_page(
     }
     state(ctx).spend((limit as u64 + 1) * price::select(1))?;
     let (db, no) = (&app(ctx).deployment.reads, board.0.row.no);
-    // Everyone is the empty segment, which comes before all others.
-    let after_segment = after_segment.unwrap_or_default();
-    let mut found = match board.0.segment_by.is_empty() {
+    let segment_by = &board.0.segment_by;
+    if let Some(attribute) = attribute
+        && !segment_by.iter().any(|name| name == attribute)
+    {
+        let message = format!(
+            "invalid attribute {}: expected {}",
+            shown(attribute),
+            if segment_by.is_empty() { "none".to_owned() } else { segment_by.join(", ") }
+        );
+        return Err(Error::bad_input(message).at("attribute"));
+    }
+    // The segments of an attribute begin with its name and a colon. Everyone is the empty segment,
+    // which comes before all others.
+    let begin = attribute.map(|name| segment_of(name, "")).unwrap_or_default();
+    let after_segment = after_segment.unwrap_or_default().max(begin.clone());
+    let mut found = match segment_by.is_empty() {
         true => vec![],
         false => standing::segments_after(db, no, after_segment, limit + 1).await?,
     };
+    found.retain(|segment| segment.starts_with(&begin));
     let has_next = found.len() > limit;
     found.truncate(limit);
     let mut connection = Connection::new(after.is_some(), has_next);

@@ -91,10 +91,13 @@ impl BoardWindow {
         Ok(int(retain.into())?)
     }
 
-    /// True once the window includes the scores from before it was added. While it is being filled
-    /// from the history, its standings are UNAVAILABLE.
-    async fn ready(&self) -> bool {
-        self.board.board.is_whole(self.window)
+    /// True once the window includes the scores from before it was added; of seasons, once the
+    /// present one does. While it is being filled from the history, its standings are UNAVAILABLE.
+    async fn ready(&self, ctx: &Context<'_>) -> Result<bool> {
+        let calendar = &self.board.board.rules.calendar;
+        let period = self.window.period_at(state(ctx).now_ms, calendar);
+        let period = period.map_err(Error::from)?;
+        Ok(period.is_gap() || self.board.board.is_filled(self.window, &period))
     }
 
     /// The present period; null while no season is open.

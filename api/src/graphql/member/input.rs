@@ -2,7 +2,9 @@
 
 use async_graphql::{InputObject, MaybeUndefined, SimpleObject};
 use entity::member;
+use ranking::attribute::{self, Attributes, REGION};
 use ranking::id::MemberId;
+use std::sync::Arc;
 
 use super::Member;
 use crate::app::App;
@@ -24,6 +26,25 @@ pub struct MemberInput {
     /// The address of a picture, http or https, at most 500 bytes; null removes it, absent keeps
     /// it.
     avatar_url: MaybeUndefined<String>,
+    /// All attributes besides the region, at most 8, in place of those that the member has; null
+    /// or an empty list removes them, absent keeps them. Scores accepted later count by them.
+    attributes: MaybeUndefined<Vec<AttributeInput>>,
+}
+
+/// An attribute of a member or a score, by which boards may have segments.
+#[derive(InputObject, Clone)]
+pub struct AttributeInput {
+    /// The name: [a-z][a-z0-9_-]{0,31}.
+    name: String,
+    /// The value, at most 200 characters.
+    value: String,
+}
+
+/// Checks attributes: at most eight, none of them twice.
+pub(crate) fn checked_attributes(
+    given: impl IntoIterator<Item = AttributeInput>,
+) -> ranking::Result<Attributes> {
+    attribute::checked(given.into_iter().map(|AttributeInput { name, value }| (name, value)))
 }
 
 /// The members to create or change.
@@ -64,7 +85,7 @@ pub(crate) async fn upsert(
     let changes = numbered.collect::<crate::error::Result<_>>()?;
     let rows = member::upsert(&app.deployment.db, changes, app.deployment.clock.now_ms()).await?;
     for row in &rows {
-        app.last_regions.insert(row.key.clone(), row.region.clone());
+        app.last_attributes.insert(row.key.clone(), Arc::new(row.attributes()));
     }
     Ok(rows.into_iter().map(Member::of_row).collect())
 }
@@ -77,7 +98,24 @@ fn change(input: MemberInput) -> crate::error::Result<member::Change> {
         name: asked(input.name, |name| text("name", name))?,
         region: asked(input.region, |region| text("region", region))?,
         avatar_url: asked(input.avatar_url, |address| picture_url("avatarUrl", &address))?,
+        attributes: attributes(input.attributes)?,
     })
+}
+
+/// The attributes to set besides the region, which has a field of its own.
+fn attributes(
+    given: MaybeUndefined<Vec<AttributeInput>>,
+) -> crate::error::Result<Option<Attributes>> {
+    if given.is_undefined() {
+        return Ok(None);
+    }
+    let at = |error: Error| error.at("attributes");
+    let attributes = checked_attributes(given.take().unwrap_or_default());
+    let attributes = attributes.map_err(|error| at(error.into()))?;
+    if attributes.contains_key(REGION) {
+        return Err(at(Error::bad_input("invalid attribute region: expected it in region")));
+    }
+    Ok(Some(attributes))
 }
 
 /// The text to set: null clears it, `None` keeps the present one.

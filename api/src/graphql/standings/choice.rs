@@ -107,7 +107,11 @@ impl Standings {
         let (slug, segment_by) = (&board.row.slug, &board.segment_by);
         check_segment(slug, segment_by, &segment)
             .map_err(|error| Error::from(error).at("of.segment"))?;
-        let argument = if matches!(period, PeriodChoice::At(_)) { "of.at" } else { "of.period" };
+        let argument = match period {
+            PeriodChoice::At(_) => "of.at",
+            PeriodChoice::Label(_) => "of.period",
+            PeriodChoice::Present | PeriodChoice::Any => "of.window",
+        };
         let no_window = || Unreadable::no_window(&board.board, slug, &shown(window));
         let window = window.parse().map_err(|_| Error::from(no_window()).at("of.window"))?;
         let choice = choice::Choice { window, period, segment };

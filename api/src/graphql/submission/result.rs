@@ -268,11 +268,16 @@ impl SubmitResult {
             let window = name.parse().ok();
             let window = window.filter(|window| self.board.board.rules.is_shown(*window));
             let window = window.ok_or_else(no_window)?;
-            if !self.board.board.is_whole(window) {
+            let effect = self.effect_in(window);
+            let is_filled = match effect {
+                Some(effect) => self.board.board.is_filled(window, &effect.period),
+                None => window == Window::Season || self.board.board.is_whole(window),
+            };
+            if !is_filled {
                 let board = self.board.row.slug.clone();
                 return Err(Unreadable::Filling { window, board }.into());
             }
-            let Some(effect) = self.effect_in(window) else {
+            let Some(effect) = effect else {
                 changes.push(None);
                 continue;
             };

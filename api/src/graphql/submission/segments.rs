@@ -1,72 +1,84 @@
-//! The segments that submitted scores count in, by the attributes of their members at that moment.
+//! The segments that submitted scores count in, by their own attributes and those that their
+//! members have at that moment.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use entity::member;
+use ranking::attribute::{Attributes, segments_of};
 use ranking::id::MemberId;
-use ranking::submission::{REGION, segment_of};
+use ranking::shown;
 
 use super::ScoreInput;
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode, Result};
+use crate::graphql::member::input::checked_attributes;
 
-/// The segments of the members of one submission.
-pub(super) enum Segments {
-    /// The board has no segments.
-    None,
-    /// The regions of the members, by key.
-    ByRegion(HashMap<String, Option<String>>),
-}
+/// The attributes of the members of one submission, by key; empty if the board has no segments.
+pub(super) struct Segments(HashMap<String, Arc<Attributes>>);
 
 impl Segments {
     /// Looks up the attributes of the members, with one SELECT if the board has segments. If SQL
     /// does not answer in time, takes the last known ones.
     pub(super) async fn of(app: &App, board: &CachedBoard, scores: &[ScoreInput]) -> Self {
         if board.segment_by.is_empty() {
-            return Self::None;
+            return Self(HashMap::new());
         }
         // An invalid key is refused later. It must not get into the query, as not every database
         // accepts it as text.
         let keys = scores.iter().map(|score| score.member.as_str());
         let members: Vec<&str> = keys.filter(|key| MemberId::new(key).is_ok()).collect();
         let db = &app.deployment.lookups;
-        let look_up = async { Ok(member::regions(db, &members).await?) };
-        let regions = match app.health.sql.ask(look_up).await {
+        let look_up = async { Ok(member::attributes(db, &members).await?) };
+        Self(match app.health.sql.ask(look_up).await {
             Ok(rows) => {
-                let unknown = members.iter().map(|member| ((*member).to_owned(), None));
-                let regions: HashMap<_, _> = unknown.chain(rows).collect();
-                for (member, region) in &regions {
-                    app.last_regions.insert(member.clone(), region.clone());
+                let unknown = members.iter().map(|member| ((*member).to_owned(), Arc::default()));
+                let rows = rows.into_iter().map(|(key, attributes)| (key, Arc::new(attributes)));
+                let known: HashMap<_, _> = unknown.chain(rows).collect();
+                for (member, attributes) in &known {
+                    app.last_attributes.insert(member.clone(), attributes.clone());
                 }
-                regions
+                known
             }
             Err(_) => {
                 let last = |member: &&str| {
-                    let region = app.last_regions.get(*member)?;
-                    Some(((*member).to_owned(), region))
+                    let attributes = app.last_attributes.get(*member)?;
+                    Some(((*member).to_owned(), attributes))
                 };
                 members.iter().filter_map(last).collect()
             }
-        };
-        Self::ByRegion(regions)
+        })
     }
 
-    /// The segments of a member.
+    /// The segments of a score.
     ///
     /// # Errors
-    /// `UNAVAILABLE` if SQL does not answer and the member's region is not known.
-    pub(super) fn of_member(&self, member: &str) -> Result<Vec<String>> {
-        let Self::ByRegion(regions) = self else {
-            return Ok(vec![]);
-        };
-        let region = regions.get(member).ok_or_else(|| {
-            Error::new(
-                ErrorCode::Unavailable,
-                "the database does not answer, so this member's region is unknown; try again later",
-            )
-        })?;
-        let segment = region.iter().map(|region| segment_of(REGION, region));
-        Ok(segment.collect())
+    /// `BAD_USER_INPUT` for attributes of the score that the board has no segments by;
+    /// `UNAVAILABLE` if SQL does not answer and the member's attributes are not known.
+    pub(super) fn of_score(&self, board: &CachedBoard, score: &ScoreInput) -> Result<Vec<String>> {
+        let segment_by = &board.segment_by;
+        let given = checked_attributes(score.attributes.iter().flatten().cloned());
+        let mut given = given.map_err(|error| Error::from(error).at("attributes"))?;
+        if let Some(other) = given.keys().find(|name| !segment_by.contains(name)) {
+            let expected = match segment_by.is_empty() {
+                true => "no attributes, as the board has no segments".to_owned(),
+                false => segment_by.join(", "),
+            };
+            let message = format!("invalid attribute {}: expected {expected}", shown(other));
+            return Err(Error::bad_input(message).at("attributes"));
+        }
+        if !segment_by.iter().all(|name| given.contains_key(name)) {
+            let of_member = self.0.get(&score.member).ok_or_else(|| {
+                Error::new(
+                    ErrorCode::Unavailable,
+                    "the database does not answer, so this member's attributes are unknown; try again later",
+                )
+            })?;
+            for (name, value) in of_member.iter() {
+                given.entry(name.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        Ok(segments_of(segment_by, &given))
     }
 }

@@ -1,7 +1,7 @@
 //! Global ids, as readable text: `board:redis.7`, `member:u42`, `window:redis.7:daily`,
 //! `period:redis.7:daily:2025-09-03`, `standings:redis.7:daily:2025-09-03:`,
 //! `entry:redis.7:all:all::u42`, `friendEntry:redis.7:all:all::u42:u43`, `event:3:120:0`, `job:17`,
-//! `integrityRun:5`, `finding:5:0`.
+//! `integrityRun:5`, `finding:5:0`, `accessToken:57c22c6e00b5`.
 //!
 //! A board has its slug and its number, which is never used again, so that another board of the
 //! same slug is another object.
@@ -37,6 +37,8 @@ pub enum GlobalId {
     IntegrityRun(i64),
     /// A finding by the number of its run and its index there.
     Finding(i64, i64),
+    /// An access token by its own id.
+    AccessToken(String),
 }
 
 /// The name of a board.
@@ -82,6 +84,7 @@ impl GlobalId {
             Self::Job(number) => format!("job:{number}"),
             Self::IntegrityRun(number) => format!("integrityRun:{number}"),
             Self::Finding(run, index) => format!("finding:{run}:{index}"),
+            Self::AccessToken(id) => format!("accessToken:{id}"),
         }
     }
 
@@ -110,6 +113,7 @@ impl GlobalId {
                 let name = StandingsName::parse([board, window, period, segment])?;
                 Some(Self::FriendEntry(name, unescape(member), friend.to_owned()))
             }
+            "accessToken" => Some(Self::AccessToken(rest.to_owned())),
             "job" => rest.parse().ok().map(Self::Job),
             "integrityRun" => rest.parse().ok().map(Self::IntegrityRun),
             "finding" => {
@@ -187,6 +191,7 @@ mod tests {
             GlobalId::Job(17),
             GlobalId::IntegrityRun(5),
             GlobalId::Finding(5, 0),
+            GlobalId::AccessToken("57c22c6e00b5".into()),
         ];
         for id in ids {
             assert_eq!(GlobalId::parse(&id.to_text()), Some(id));

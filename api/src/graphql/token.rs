@@ -1,0 +1,174 @@
+//! Access tokens: those that exist, without their secrets, and the mutations that make and revoke
+//! them. For administrators.
+
+use std::time::Duration;
+
+use async_graphql::connection::{Edge, EmptyFields};
+use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
+use entity::access_token as row;
+use ranking::id::MemberId;
+
+use super::member::Member;
+use super::price;
+use super::request::{app, state};
+use super::types::connection::{Connection, PageCursor, limit};
+use super::types::global_id::GlobalId;
+use super::types::scalar::{DateTime, text};
+use crate::access::{self, LIFETIME_HOURS_MAX, NewToken, Scope};
+use crate::app::App;
+use crate::error::{Error, ErrorCode, Result};
+
+/// An access token. Its secret cannot be read.
+pub struct AccessToken(row::Model);
+
+/// An access token. Its secret cannot be read.
+#[Object]
+impl AccessToken {
+    /// The global id: "accessToken:<id>". The id is the middle part of the token.
+    pub(crate) async fn id(&self) -> ID {
+        GlobalId::AccessToken(self.0.id.clone()).to_text().into()
+    }
+
+    /// The name that its creator gave it.
+    async fn name(&self) -> Option<&str> {
+        self.0.name.as_deref()
+    }
+
+    /// The scopes that it grants.
+    async fn scopes(&self) -> Vec<Scope> {
+        Scope::from(self.0.scope).included()
+    }
+
+    /// The only member that it speaks for; null for a token of a service.
+    async fn member(&self) -> Option<Member> {
+        self.0.member.as_deref().map(Member::named)
+    }
+
+    /// The time of creation.
+    async fn created_at(&self) -> DateTime {
+        DateTime(self.0.created_at_ms)
+    }
+
+    /// The first instant at which it no longer works; null if it does not expire.
+    async fn expires_at(&self) -> Option<DateTime> {
+        self.0.expires_at_ms.map(DateTime)
+    }
+
+    /// The time of its revocation; null unless it was revoked.
+    async fn revoked_at(&self) -> Option<DateTime> {
+        self.0.revoked_at_ms.map(DateTime)
+    }
+}
+
+/// A token to be made.
+#[derive(InputObject)]
+pub struct CreateAccessTokenInput {
+    /// The greatest scope that it grants; it grants those below, too.
+    scope: Scope,
+    /// A name that tells what it is for, at most 200 characters.
+    name: Option<String>,
+    /// The key of the only member that it speaks for. Not with scope ADMIN.
+    member: Option<String>,
+    /// The time for which it works, in seconds: at most 315,360,000, which are ten years of 365
+    /// days. By default it does not expire.
+    lifetime_seconds: Option<i32>,
+}
+
+/// The result of `createAccessToken`.
+#[derive(SimpleObject)]
+pub struct CreateAccessTokenPayload {
+    /// The token as it is listed.
+    access_token: AccessToken,
+    /// The token to send as "Authorization: Bearer …". It cannot be shown again.
+    token: String,
+}
+
+/// A token to be revoked.
+#[derive(InputObject)]
+pub struct RevokeAccessTokenInput {
+    /// The global id of the token.
+    id: ID,
+}
+
+/// The result of `revokeAccessToken`.
+#[derive(SimpleObject)]
+pub struct RevokeAccessTokenPayload {
+    /// The token.
+    access_token: AccessToken,
+}
+
+/// Makes a token.
+pub(crate) async fn create(
+    app: &App,
+    input: CreateAccessTokenInput,
+) -> Result<CreateAccessTokenPayload> {
+    let CreateAccessTokenInput { scope, name, member, lifetime_seconds } = input;
+    let name = name.map(|name| text("name", name)).transpose();
+    let name = name.map_err(|error| error.within("input"))?;
+    let member = member.as_deref().map(MemberId::for_new).transpose();
+    let member = member.map_err(|error| Error::from(error).at("input.member"))?;
+    let seconds_max = LIFETIME_HOURS_MAX * 3600;
+    let lifetime = lifetime_seconds.map(|seconds| {
+        let seconds = u64::try_from(seconds).ok();
+        let seconds = seconds.filter(|seconds| (1..=seconds_max.unsigned_abs()).contains(seconds));
+        seconds.map(Duration::from_secs).ok_or_else(|| {
+            let message = format!("invalid lifetimeSeconds: expected 1 to {seconds_max}");
+            Error::bad_input(message).at("input.lifetimeSeconds")
+        })
+    });
+    let member = member.map(|member| member.to_string());
+    let new = NewToken { scope, name, member, lifetime: lifetime.transpose()? };
+    let now_ms = app.deployment.clock.now_ms();
+    let (row, token) = access::create(&app.deployment.db, new, now_ms).await?;
+    Ok(CreateAccessTokenPayload { access_token: AccessToken(row), token })
+}
+
+/// Revokes a token: at once in this process, within a second in others.
+pub(crate) async fn revoke(
+    app: &App,
+    input: &RevokeAccessTokenInput,
+) -> Result<RevokeAccessTokenPayload> {
+    let unknown = || {
+        let message = "there is no such access token: expected an id of accessTokens";
+        Error::new(ErrorCode::NotFound, message).at("input.id")
+    };
+    let Some(GlobalId::AccessToken(id)) = GlobalId::parse(&input.id) else {
+        return Err(unknown());
+    };
+    let (db, now_ms) = (&app.deployment.db, app.deployment.clock.now_ms());
+    row::revoke(db, &id, now_ms).await?;
+    let row = row::find(db, &id).await?.ok_or_else(unknown)?;
+    app.access.forget(&row.hash).await;
+    Ok(RevokeAccessTokenPayload { access_token: AccessToken(row) })
+}
+
+/// The token of an id.
+pub(crate) async fn find(ctx: &Context<'_>, id: &str) -> Result<Option<AccessToken>> {
+    state(ctx).require(Scope::Admin)?;
+    state(ctx).spend(price::select(1))?;
+    Ok(row::find(&app(ctx).deployment.reads, id).await?.map(AccessToken))
+}
+
+/// A page of the tokens, oldest first.
+pub(crate) async fn list(
+    ctx: &Context<'_>,
+    first: Option<i32>,
+    after: Option<&str>,
+) -> Result<Connection<AccessToken, EmptyFields>> {
+    state(ctx).require(Scope::Admin)?;
+    let limit = limit("first", first)?;
+    let after_place = after.map(PageCursor::place::<(i64, String)>).transpose();
+    let after_place = after_place.map_err(|error| error.at("after"))?;
+    state(ctx).spend(price::select(limit))?;
+    let db = &app(ctx).deployment.reads;
+    let mut rows = row::after(db, after_place, limit + 1).await?;
+    let has_next = rows.len() > limit;
+    rows.truncate(limit);
+    let mut connection = Connection::new(after.is_some(), has_next);
+    let edges = rows.into_iter().map(|row| {
+        let cursor = PageCursor::of(&(row.created_at_ms, row.id.clone()));
+        Edge::new(cursor, AccessToken(row))
+    });
+    connection.edges.extend(edges);
+    Ok(connection)
+}
