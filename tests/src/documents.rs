@@ -41,6 +41,14 @@ pub const REMOVE_ENTRY: &str = "
         removed board { slug } member { key }
     } }";
 
+pub const REMOVE_ENTRIES: &str = "
+    mutation($input: RemoveEntriesInput!) { removeEntries(input: $input) {
+        removed matched members { key } deletedEntryIds endCursor hasMore
+    } }";
+
+pub const RESET_BOARD: &str = "
+    mutation($input: ResetBoardInput!) { resetBoard(input: $input) { removed endCursor hasMore } }";
+
 pub const VOID_EVENT: &str = "mutation($id: ID!) { voidEvent(input: { id: $id }) {
         voided event { id voided } entry { score }
     } }";

@@ -5,4 +5,5 @@ mod archive;
 mod archive_crashes;
 mod archive_refusals;
 mod random_amendments;
+mod removals;
 mod verify;

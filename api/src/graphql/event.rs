@@ -1,6 +1,7 @@
 //! Events: a member's history on a board.
 
 pub mod amendment;
+pub mod removal;
 mod total;
 
 use std::collections::{BTreeMap, HashMap};

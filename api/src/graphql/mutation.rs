@@ -15,6 +15,10 @@ use super::event::amendment::{
     RemoveEntryInput, RemoveEntryPayload, VoidEventInput, VoidEventPayload, remove_entry,
     void_event,
 };
+use super::event::removal::{
+    RemoveEntriesInput, RemoveEntriesPayload, ResetBoardInput, ResetBoardPayload, remove_entries,
+    reset_board,
+};
 use super::member::friendship::{
     AddFriendInput, AddFriendPayload, RemoveFriendInput, RemoveFriendPayload, add_friend,
     remove_friend,
@@ -114,6 +118,31 @@ impl Mutation {
         let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
         Ok(Some(remove_entry(ctx, &input).await?))
+    }
+
+    /// Removes the members that a filter selects from a board, as `removeEntry` does, at most 1,000
+    /// in a call. Call it again with `after: endCursor` as long as `hasMore`: a member that scores
+    /// again behind the cursor stays. Needs scope admin.
+    async fn remove_entries(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The board and the filter.")] input: RemoveEntriesInput,
+    ) -> Result<Option<RemoveEntriesPayload>> {
+        let _change = state(ctx).changes.enter();
+        state(ctx).require(Scope::Admin)?;
+        Ok(Some(remove_entries(ctx, input).await?))
+    }
+
+    /// Removes all members from a board, in every window and period, at most 1,000 in a call. Call
+    /// it again with `after: endCursor` as long as `hasMore`. The history stays. Needs scope admin.
+    async fn reset_board(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The board.")] input: ResetBoardInput,
+    ) -> Result<Option<ResetBoardPayload>> {
+        let _change = state(ctx).changes.enter();
+        state(ctx).require(Scope::Admin)?;
+        Ok(Some(reset_board(ctx, input).await?))
     }
 
     /// Voids one event, a score or a removal: all standings become as if it had never been. The

@@ -1,12 +1,14 @@
-//! Amendments: removing a member from a board, or voiding one of its events. Both are events
+//! Amendments: removing members from a board, or voiding one of a member's events. Both are events
 //! themselves.
 //!
-//! The member's entries are folded again from its history, up to exactly the head that the commit
+//! The members' entries are folded again from their history, up to exactly the head that the commit
 //! builds on. Nothing is subtracted.
 
+mod dead_letters;
 mod known;
 mod unarchived;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 
@@ -21,7 +23,7 @@ use ranking::submission::StandingsChange;
 use ranking::window::Window;
 use ranking::window::roll::Rolls;
 use ranking::window::seal::SealName;
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
 use crate::deployment::Deployment;
 use crate::partition::Partition;
@@ -31,16 +33,18 @@ use crate::roll::mark_new;
 use entity::archive::archived_entry;
 use entity::board;
 use entity::error::Result;
-use entity::history::{dead_letter, log_cursor, score_event};
-use known::MemberHistory;
+use entity::history::{log_cursor, score_event};
 
-/// The time limit for the void of an event that SQL refused; the next round tries again.
-const VOID_TIMEOUT: Duration = Duration::from_secs(5);
+pub use dead_letters::void_dead_letters;
+use known::KnownHistory;
+
+/// The most entries that one commit takes away, unless a single member has more.
+const ENTRIES_MAX: usize = 20_000;
 
 /// The kinds of amendment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amendment {
-    /// Takes back all that the member has on the board.
+    /// Takes back all that the members have on the board.
     Removal,
     /// Takes back one event, a score or a removal, as if it had never been.
     Void(EventPlace),
@@ -58,6 +62,18 @@ pub enum Amended {
     NoSuchEvent,
 }
 
+/// An amendment of several members' histories in one commit.
+#[derive(Debug, Clone)]
+pub(crate) struct AmendedMembers {
+    /// The result.
+    pub(crate) amended: Amended,
+    /// The members whose histories have an event more.
+    pub(crate) members: Vec<MemberId>,
+    /// The number of members that were looked at, in the order given; another commit is needed for
+    /// the others.
+    pub(crate) looked_at: usize,
+}
+
 /// Amends a member's history on a board, and persists it. Tries until `deadline`. Needs SQL.
 ///
 /// # Errors
@@ -71,66 +87,69 @@ pub async fn amend(
     deadline: Instant,
 ) -> Result<Amended> {
     let partition = deployment.partition(deployment.store.partitions().of_member(board, member));
-    let mut amending = Amending {
-        board: board.clone(),
-        member: member.clone(),
-        amendment,
-        known: None,
-        sealing_before_ms: vec![],
-        archived_before_ms: None,
-    };
-    let done = partition.commit_with_retry(&mut amending, deadline).await?;
-    if done.commit.is_some()
+    let members = std::slice::from_ref(member);
+    let done = amend_members(partition, board, members, amendment, deadline).await?;
+    if done.amended == Amended::Done
         && let Err(error) = partition.settle().await
     {
         // The amendment stands; readers of the history may just not see it yet.
         tracing::debug!(%partition, %error, "an amendment waits for the database");
     }
-    Ok(done.outcome)
+    Ok(done.amended)
 }
 
-/// Voids the events that SQL refused, so that they no longer count. Their clients were told of the
-/// refusal. A partition that takes no commit is tried once, and holds up no other.
-pub async fn void_dead_letters(deployment: &Deployment) -> Result<()> {
-    let mut waiting = HashSet::new();
-    for letter in dead_letter::pending(&deployment.db, None).await? {
-        if waiting.contains(&letter.partition) {
-            continue;
-        }
-        if let Err(error) = void_dead_letter(deployment, &letter).await {
-            if error.is_transient() {
-                waiting.insert(letter.partition);
-            }
-            tracing::debug!(partition = letter.partition, seq = letter.seq, %error, "a dead letter cannot be voided yet");
-        }
-    }
-    Ok(())
-}
-
-async fn void_dead_letter(deployment: &Deployment, letter: &dead_letter::Model) -> Result<()> {
-    let (place, event) = letter.event()?;
-    let boards = board::some(&deployment.db, [event.board].into()).await?;
-    if let Some(board) = boards.get(&event.board) {
-        let deadline = Instant::now() + VOID_TIMEOUT;
-        let void = Amendment::Void(place);
-        amend(deployment, board, &event.member, void, deadline).await?;
-    }
-    Ok(())
-}
-
-struct Amending {
-    board: Board,
-    member: MemberId,
+/// Amends the histories of members of a partition on a board, in one commit.
+///
+/// # Errors
+/// As [`amend`].
+pub(crate) async fn amend_members(
+    partition: Partition<'_>,
+    board: &Board,
+    members: &[MemberId],
     amendment: Amendment,
-    known: Option<MemberHistory>,
+    deadline: Instant,
+) -> Result<AmendedMembers> {
+    let mut amending = Amending {
+        board,
+        members,
+        amendment,
+        known: None,
+        sealing_before_ms: vec![],
+        archived_before_ms: None,
+    };
+    Ok(partition.commit_with_retry(&mut amending, deadline).await?.outcome)
+}
+
+struct Amending<'a> {
+    board: &'a Board,
+    members: &'a [MemberId],
+    amendment: Amendment,
+    known: Option<KnownHistory>,
     /// The instants before which periods of a window are sealed, by the partition's marks.
     sealing_before_ms: Vec<((BoardNo, Window), i64)>,
     /// The instant before which scores of the partition are archived or being archived.
     archived_before_ms: Option<i64>,
 }
 
-impl Follower for Amending {
-    type Outcome = Proposal<Amended>;
+/// A member's entries in Redis, by standings.
+type Entries = BTreeMap<StandingsId, StandingsChange>;
+
+/// The events of an amendment.
+struct Planned {
+    amended: Amended,
+    /// Each with the entries of its member before it.
+    events: Vec<(Event, Entries)>,
+    looked_at: usize,
+}
+
+impl Planned {
+    fn nothing(amended: Amended) -> Self {
+        Self { amended, events: vec![], looked_at: 1 }
+    }
+}
+
+impl Follower for Amending<'_> {
+    type Outcome = Proposal<AmendedMembers>;
 
     fn cursor(&self) -> Option<log_cursor::Model> {
         self.known.as_ref().map(|known| known.history.cursor.clone())
@@ -138,19 +157,17 @@ impl Follower for Amending {
 
     fn marks(&self, partition: Partition<'_>) -> Marks {
         let seen = self.known.as_ref().and_then(|known| known.seen_in(partition.dedup));
-        Marks { board: self.board.no, seals: seal_names(&self.board), seen }
+        Marks { board: self.board.no, seals: seal_names(self.board), seen }
     }
 
-    async fn read_sql(
-        &mut self,
-        partition: Partition<'_>,
-    ) -> Result<ControlFlow<Proposal<Amended>>> {
+    async fn read_sql(&mut self, partition: Partition<'_>) -> Result<ControlFlow<Self::Outcome>> {
         self.known = match self.known.take() {
             None => Some(self.read(partition).await?),
             Some(known) => {
-                let of_member = score_event::of_member(self.board.no, self.member.as_str());
-                let history = known.history.advance(partition, of_member).await?;
-                history.map(|history| MemberHistory { history, ..known })
+                let keys = self.members.iter().map(MemberId::as_str);
+                let of_members = score_event::of_members(self.board, keys);
+                let history = known.history.advance(partition, of_members).await?;
+                history.map(|history| KnownHistory { history, ..known })
             }
         };
         Ok(ControlFlow::Continue(()))
@@ -161,7 +178,7 @@ impl Follower for Amending {
         partition: Partition<'_>,
         tail: Tail,
         _: usize,
-    ) -> Result<ControlFlow<Proposal<Amended>>> {
+    ) -> Result<ControlFlow<Self::Outcome>> {
         // Read after the head: an archive job writes its mark first and moves the head afterwards.
         let mark = partition.archive_mark(self.board.no).await?;
         let known = self.known.take().filter(|known| known.mark == mark);
@@ -172,95 +189,130 @@ impl Follower for Amending {
             true => board::archived_before_ms(&partition.db, self.board.no).await?,
             false => mark.archived_before_ms,
         };
-        tail.board.check(&self.board)?;
-        known.history.extend(partition, &self.board, &tail.commits);
-        let seen = known.seen_in(partition.dedup);
-        let forget = match (&seen, &tail.seen, self.amendment) {
-            (Some(seen), Some(value), Amendment::Void(target))
-                if known.is_seen_as(value, partition.no, target)? =>
-            {
-                Some(seen)
-            }
-            _ => None,
-        };
+        tail.board.check(self.board)?;
+        known.history.extend(partition, self.board, &tail.commits);
         // The persister corrects sealed entries.
-        let seals = seal_names(&self.board);
+        let seals = seal_names(self.board);
         let marks = seals.iter().zip(&tail.seals);
         self.sealing_before_ms =
             marks.map(|(name, mark)| ((name.board, name.window), mark.sealing_before_ms)).collect();
-        let proposal = self.fold(partition, &tail, &known, forget)?;
+        let proposal = self.fold(partition, &tail, &known)?;
         self.known = Some(known);
         Ok(ControlFlow::Break(proposal))
     }
 }
 
-impl Amending {
+impl Amending<'_> {
     /// Folds the amendment onto a history that ends at the head of `tail`.
     fn fold(
         &self,
         partition: Partition<'_>,
         tail: &Tail,
-        known: &MemberHistory,
-        forget: Option<&(i64, String)>,
-    ) -> Result<Proposal<Amended>> {
+        known: &KnownHistory,
+    ) -> Result<Proposal<AmendedMembers>> {
         let now_ms = partition.clock.now_ms();
         let rolls = Rolls { marks: tail.rolls.clone(), now_ms };
-        let nothing = |outcome: Amended| Proposal::onto(tail, outcome);
-        let events = known.history.of(self.member.as_str());
-        let before = self.entries(&known.archived, events, &rolls)?;
-        let kind = match self.amendment {
-            Amendment::Removal if before.is_empty() => return Ok(nothing(Amended::Nothing)),
-            Amendment::Removal => EventKind::Removal,
-            Amendment::Void(target) => {
-                let event = events.iter().find(|(place, _)| *place == target);
-                if event.is_none_or(|(_, event)| matches!(event.kind, EventKind::Void { .. })) {
-                    return Ok(nothing(Amended::NoSuchEvent));
-                }
-                if voided(events).contains(&target) {
-                    return Ok(nothing(Amended::Nothing));
-                }
-                if !known.refused.contains(&target) {
-                    self.check_unarchived(known, target)?;
-                }
-                EventKind::Void { target }
-            }
+        let Planned { amended, events, looked_at } = match self.amendment {
+            Amendment::Removal => self.removals(known, &rolls)?,
+            Amendment::Void(target) => self.void(known, target, &rolls)?,
         };
-        let event = Event {
+        let members = events.iter().map(|(event, _)| event.member.clone()).collect();
+        let outcome = AmendedMembers { amended, members, looked_at };
+        let nothing = Proposal::onto(tail, outcome);
+        if events.is_empty() {
+            return Ok(nothing);
+        }
+        let (events, before): (Vec<Event>, Vec<Entries>) = events.into_iter().unzip();
+        let commit = tail.head.next(rand::random(), now_ms, events);
+        let mut changed = Entries::new();
+        for ((place, event), before) in commit.places(partition.no).zip(before) {
+            let history = known.history.of(event.member.as_str()).iter().cloned();
+            let history: Vec<_> = history.chain([(place, event.clone())]).collect();
+            let after = self.entries(known, &event.member, &history, &rolls)?;
+            gather(&mut changed, changes(before, after));
+        }
+        let mut writes = Writes::default();
+        let keys = partition.store.keys();
+        for change in changed.values() {
+            writes.change(keys, partition.no, change);
+            mark_new(&mut writes, partition, self.board, &change.id, &rolls)?;
+        }
+        if let (Some((bucket, field)), Some(value), Amendment::Void(target)) =
+            (known.seen_in(partition.dedup), &tail.seen, self.amendment)
+            && known.is_seen_as(value, partition.no, target)?
+        {
+            writes.forget_seen(&keys.seen(partition.no, bucket), &field);
+        }
+        Ok(Proposal { commit: Some((commit, writes)), ..nothing })
+    }
+
+    /// A removal of each member that has entries.
+    fn removals(&self, known: &KnownHistory, rolls: &Rolls) -> ranking::Result<Planned> {
+        let (mut events, mut count, mut looked_at) = (vec![], 0, 0);
+        for member in self.members {
+            let entries = self.entries(known, member, known.history.of(member.as_str()), rolls)?;
+            count += entries.len();
+            if count > ENTRIES_MAX && looked_at > 0 {
+                break;
+            }
+            looked_at += 1;
+            if !entries.is_empty() {
+                events.push((self.event(member, EventKind::Removal), entries));
+            }
+        }
+        let amended = if events.is_empty() { Amended::Nothing } else { Amended::Done };
+        Ok(Planned { amended, events, looked_at })
+    }
+
+    /// The void of an event of the only member.
+    fn void(
+        &self,
+        known: &KnownHistory,
+        target: EventPlace,
+        rolls: &Rolls,
+    ) -> ranking::Result<Planned> {
+        let [member] = self.members else {
+            return Ok(Planned::nothing(Amended::NoSuchEvent));
+        };
+        let events = known.history.of(member.as_str());
+        let event = events.iter().find(|(place, _)| *place == target);
+        if event.is_none_or(|(_, event)| matches!(event.kind, EventKind::Void { .. })) {
+            return Ok(Planned::nothing(Amended::NoSuchEvent));
+        }
+        if voided(events).contains(&target) {
+            return Ok(Planned::nothing(Amended::Nothing));
+        }
+        if !known.refused.contains(&target) {
+            self.check_unarchived(known, member, target)?;
+        }
+        let before = self.entries(known, member, events, rolls)?;
+        let event = self.event(member, EventKind::Void { target });
+        Ok(Planned { amended: Amended::Done, events: vec![(event, before)], looked_at: 1 })
+    }
+
+    fn event(&self, member: &MemberId, kind: EventKind) -> Event {
+        Event {
             board: self.board.no,
             generation: self.board.generation,
-            member: self.member.clone(),
+            member: member.clone(),
             kind,
             event_id: None,
             segments: vec![],
             metadata: None,
-        };
-        let commit = tail.head.next(rand::random(), now_ms, vec![event.clone()]);
-        let place = EventPlace { partition: partition.no, seq: commit.seq, index: 0 };
-        let events: Vec<_> = events.iter().cloned().chain([(place, event)]).collect();
-        let after = self.entries(&known.archived, &events, &rolls)?;
-        let mut writes = Writes::default();
-        let keys = partition.store.keys();
-        for change in changes(before, after) {
-            writes.change(keys, partition.no, &change);
-            mark_new(&mut writes, partition, &self.board, &change.id, &rolls)?;
         }
-        if let Some((bucket, field)) = forget {
-            writes.forget_seen(&keys.seen(partition.no, *bucket), field);
-        }
-        Ok(Proposal { commit: Some((commit, writes)), ..nothing(Amended::Done) })
     }
-}
 
-impl Amending {
-    /// The entries in Redis that follow from a member's history, by standings.
+    /// The entries in Redis that follow from a member's history.
     fn entries(
         &self,
-        archived: &[archived_entry::Model],
+        known: &KnownHistory,
+        member: &MemberId,
         events: &[(EventPlace, Event)],
         rolls: &Rolls,
-    ) -> ranking::Result<BTreeMap<StandingsId, StandingsChange>> {
+    ) -> ranking::Result<Entries> {
         let sealed = self.sealing_before_ms.iter().copied();
-        let replay = replayed(&self.board, &self.member, archived, events, rolls, sealed)?;
+        let archived = known.archived_of(member);
+        let replay = replayed(self.board, member, archived, events, rolls, sealed)?;
         let changes = replay.changes()?.into_iter();
         Ok(changes.map(|change| (change.id.clone(), change)).collect())
     }
@@ -268,10 +320,10 @@ impl Amending {
 
 /// Folds a member's history: the sums of its archived events in `all`, then its events. Periods
 /// that are being sealed are skipped.
-pub(crate) fn replayed(
+pub(crate) fn replayed<'a>(
     board: &Board,
     member: &MemberId,
-    archived: &[archived_entry::Model],
+    archived: impl IntoIterator<Item = &'a archived_entry::Model>,
     events: &[(EventPlace, Event)],
     rolls: &Rolls,
     sealing_before_ms: impl IntoIterator<Item = ((BoardNo, Window), i64)>,
@@ -308,10 +360,7 @@ pub(crate) fn seal_names(board: &Board) -> Vec<SealName> {
 }
 
 /// The changes that lead from one state to the other.
-fn changes(
-    mut before: BTreeMap<StandingsId, StandingsChange>,
-    after: BTreeMap<StandingsId, StandingsChange>,
-) -> Vec<StandingsChange> {
+fn changes(mut before: Entries, after: Entries) -> Vec<StandingsChange> {
     let mut changes = vec![];
     for (id, change) in after {
         if before.remove(&id).as_ref() != Some(&change) {
@@ -325,4 +374,16 @@ fn changes(
         changes.push(change);
     }
     changes
+}
+
+/// Adds a member's changes to those of others.
+fn gather(changed: &mut Entries, changes: Vec<StandingsChange>) {
+    for mut change in changes {
+        match changed.entry(change.id.clone()) {
+            Entry::Vacant(first) => {
+                first.insert(change);
+            }
+            Entry::Occupied(known) => known.into_mut().entries.append(&mut change.entries),
+        }
+    }
 }

@@ -240,6 +240,18 @@ fn events_of(board: BoardNo, member: &str) -> Select<Entity> {
     Entity::find().filter(Column::BoardNo.eq(board.0)).filter(Column::Member.eq(member))
 }
 
+/// The histories of members on a board, each in order, across all layouts of the board. The call
+/// takes at most some thousand members.
+pub fn of_members<'a>(
+    board: &Board,
+    members: impl IntoIterator<Item = &'a str>,
+) -> Select<Entity> {
+    let of_members = Entity::find()
+        .filter(Column::BoardNo.eq(board.no.0))
+        .filter(Column::Member.is_in(members));
+    in_order(of_members, board)
+}
+
 /// A member's events on a board, by seq. That is the order of the history only if they all lie in
 /// one partition; see [`history_of`].
 pub fn of_member(board: BoardNo, member: &str) -> Select<Entity> {
