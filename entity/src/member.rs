@@ -1,6 +1,7 @@
 //! Members: everyone who was ranked or named.
 
 pub mod friendship;
+pub mod merge;
 pub mod search;
 
 use sea_orm::entity::prelude::*;
@@ -47,6 +48,11 @@ pub struct Change {
     pub region: Option<Option<String>>,
     /// The address of a picture; an inner `None` removes it.
     pub avatar_url: Option<Option<String>>,
+}
+
+/// The row of a member.
+pub async fn find(db: &impl ConnectionTrait, key: &str) -> Result<Option<Model>, DbErr> {
+    Entity::find_by_id(key).one(db).await
 }
 
 /// The rows of some members; those that have none are absent.
@@ -96,7 +102,8 @@ pub async fn upsert(
     Ok(rows)
 }
 
-async fn write(db: &impl ConnectionTrait, change: Change, now_ms: i64) -> Result<(), DbErr> {
+/// Inserts a member or changes it.
+pub async fn write(db: &impl ConnectionTrait, change: Change, now_ms: i64) -> Result<(), DbErr> {
     let Change { key, name, region, avatar_url } = change;
     let mut changed = vec![];
     if name.is_some() {

@@ -331,6 +331,7 @@ pub(crate) mod tests {
                     void_index: target.map(|target| target.event_index),
                     salt: vec![],
                     metadata: None,
+                    origin: None,
                 });
             }
             rows

@@ -24,6 +24,7 @@ use super::member::friendship::{
     remove_friend,
 };
 use super::member::input::{UpsertMembersInput, UpsertMembersPayload, upsert};
+use super::member::merge::{MergeMembersInput, MergeMembersPayload, merge};
 use super::request::{app, state};
 use super::submission::{SubmitScoresInput, SubmitScoresPayload, submit};
 use crate::access::Scope;
@@ -171,6 +172,21 @@ impl Mutation {
         let members = upsert(app(ctx), input.members).await?;
         state(ctx).loaders.clear().await;
         Ok(Some(UpsertMembersPayload { members }))
+    }
+
+    /// Merges a member into another one, on all boards: the target's entries become those of the
+    /// scores of both, in every window and period, and it gets the source's friends. The source
+    /// keeps its history and takes no scores any more: they are refused with MEMBER_MERGED. A key is
+    /// changed by a merge into a key that is not used yet. Both members wait meanwhile. Call it again
+    /// to learn whether a merge that was not finished in 10 s is over. Needs scope admin.
+    async fn merge_members(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The two members.")] input: MergeMembersInput,
+    ) -> Result<Option<MergeMembersPayload>> {
+        let _change = state(ctx).changes.enter();
+        state(ctx).require(Scope::Admin)?;
+        Ok(Some(merge(ctx, &input).await?))
     }
 
     /// Makes two members friends of each other; does nothing if they already are. A member has at

@@ -4,25 +4,22 @@
 //! The members' entries are folded again from their history, up to exactly the head that the commit
 //! builds on. Nothing is subtracted.
 
+mod copies;
 mod dead_letters;
+mod entries;
 mod known;
 mod unarchived;
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind, EventPlace};
-use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId};
-use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
 use ranking::store::write::Writes;
-use ranking::submission::StandingsChange;
 use ranking::window::Window;
 use ranking::window::roll::Rolls;
-use ranking::window::seal::SealName;
 use tokio::time::Instant;
 
 use crate::deployment::Deployment;
@@ -30,12 +27,15 @@ use crate::partition::Partition;
 use crate::partition::change::Proposal;
 use crate::partition::follow::{Follower, Marks};
 use crate::roll::mark_new;
-use entity::archive::archived_entry;
 use entity::board;
 use entity::error::Result;
 use entity::history::{log_cursor, score_event};
 
+pub(crate) use copies::counting;
+use copies::remember;
 pub use dead_letters::void_dead_letters;
+use entries::{Entries, changes, gather, voided};
+pub(crate) use entries::{replayed, seal_names};
 use known::KnownHistory;
 
 /// The most entries that one commit takes away, unless a single member has more.
@@ -48,6 +48,37 @@ pub enum Amendment {
     Removal,
     /// Takes back one event, a score or a removal, as if it had never been.
     Void(EventPlace),
+}
+
+/// The changes of histories in one commit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Plan<'a> {
+    /// A removal of each member that has entries.
+    Removal,
+    /// The void of an event of the only member.
+    Void(EventPlace),
+    /// Copies of a merged member's scores for the only member, as far as its history lacks them.
+    Copies(Merge<'a>),
+    /// As [`Self::Copies`], and writes nothing: checks that all of them fit.
+    Check(Merge<'a>),
+}
+
+/// The scores of a member that is being merged, on a board.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Merge<'a> {
+    /// The member.
+    pub(crate) source: &'a MemberId,
+    /// Its scores that count, in order.
+    pub(crate) scores: &'a [(EventPlace, Event)],
+}
+
+/// The origin of an amendment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// A client, who must wait while a member is being merged.
+    Client,
+    /// A merge, or the void of an event that SQL refused.
+    Upkeep,
 }
 
 /// The result of an amendment.
@@ -87,8 +118,22 @@ pub async fn amend(
     deadline: Instant,
 ) -> Result<Amended> {
     let partition = deployment.partition(deployment.store.partitions().of_member(board, member));
+    amend_one((partition, board, member), amendment, By::Client, deadline).await
+}
+
+/// As [`amend`].
+async fn amend_one(
+    (partition, board, member): (Partition<'_>, &Board, &MemberId),
+    amendment: Amendment,
+    by: By,
+    deadline: Instant,
+) -> Result<Amended> {
+    let plan = match amendment {
+        Amendment::Removal => Plan::Removal,
+        Amendment::Void(target) => Plan::Void(target),
+    };
     let members = std::slice::from_ref(member);
-    let done = amend_members(partition, board, members, amendment, deadline).await?;
+    let done = amend_members((partition, board, members), plan, by, deadline).await?;
     if done.amended == Amended::Done
         && let Err(error) = partition.settle().await
     {
@@ -103,16 +148,16 @@ pub async fn amend(
 /// # Errors
 /// As [`amend`].
 pub(crate) async fn amend_members(
-    partition: Partition<'_>,
-    board: &Board,
-    members: &[MemberId],
-    amendment: Amendment,
+    (partition, board, members): (Partition<'_>, &Board, &[MemberId]),
+    plan: Plan<'_>,
+    by: By,
     deadline: Instant,
 ) -> Result<AmendedMembers> {
     let mut amending = Amending {
         board,
         members,
-        amendment,
+        plan,
+        by,
         known: None,
         sealing_before_ms: vec![],
         archived_before_ms: None,
@@ -123,7 +168,8 @@ pub(crate) async fn amend_members(
 struct Amending<'a> {
     board: &'a Board,
     members: &'a [MemberId],
-    amendment: Amendment,
+    plan: Plan<'a>,
+    by: By,
     known: Option<KnownHistory>,
     /// The instants before which periods of a window are sealed, by the partition's marks.
     sealing_before_ms: Vec<((BoardNo, Window), i64)>,
@@ -131,20 +177,18 @@ struct Amending<'a> {
     archived_before_ms: Option<i64>,
 }
 
-/// A member's entries in Redis, by standings.
-type Entries = BTreeMap<StandingsId, StandingsChange>;
-
 /// The events of an amendment.
 struct Planned {
     amended: Amended,
-    /// Each with the entries of its member before it.
-    events: Vec<(Event, Entries)>,
+    events: Vec<Event>,
+    /// The entries of their members before them.
+    before: BTreeMap<MemberId, Entries>,
     looked_at: usize,
 }
 
 impl Planned {
     fn nothing(amended: Amended) -> Self {
-        Self { amended, events: vec![], looked_at: 1 }
+        Self { amended, events: vec![], before: BTreeMap::new(), looked_at: 1 }
     }
 }
 
@@ -157,7 +201,8 @@ impl Follower for Amending<'_> {
 
     fn marks(&self, partition: Partition<'_>) -> Marks {
         let seen = self.known.as_ref().and_then(|known| known.seen_in(partition.dedup));
-        Marks { board: self.board.no, seals: seal_names(self.board), seen }
+        let members = self.members.to_vec();
+        Marks { board: self.board.no, seals: seal_names(self.board), members, seen }
     }
 
     async fn read_sql(&mut self, partition: Partition<'_>) -> Result<ControlFlow<Self::Outcome>> {
@@ -190,6 +235,10 @@ impl Follower for Amending<'_> {
             false => mark.archived_before_ms,
         };
         tail.board.check(self.board)?;
+        match self.by {
+            By::Client => tail.members.iter().try_for_each(|mark| mark.check())?,
+            By::Upkeep => self.check_step(partition).await?,
+        }
         known.history.extend(partition, self.board, &tail.commits);
         // The persister corrects sealed entries.
         let seals = seal_names(self.board);
@@ -212,23 +261,26 @@ impl Amending<'_> {
     ) -> Result<Proposal<AmendedMembers>> {
         let now_ms = partition.clock.now_ms();
         let rolls = Rolls { marks: tail.rolls.clone(), now_ms };
-        let Planned { amended, events, looked_at } = match self.amendment {
-            Amendment::Removal => self.removals(known, &rolls)?,
-            Amendment::Void(target) => self.void(known, target, &rolls)?,
+        let Planned { amended, events, before, looked_at } = match self.plan {
+            Plan::Removal => self.removals(known, &rolls)?,
+            Plan::Void(target) => self.void(known, target, &rolls)?,
+            Plan::Copies(merge) => self.copies(known, merge, &rolls)?,
+            Plan::Check(merge) => self.check_copies(known, merge, &rolls)?,
         };
-        let members = events.iter().map(|(event, _)| event.member.clone()).collect();
+        let members = before.keys().cloned().collect();
         let outcome = AmendedMembers { amended, members, looked_at };
         let nothing = Proposal::onto(tail, outcome);
         if events.is_empty() {
             return Ok(nothing);
         }
-        let (events, before): (Vec<Event>, Vec<Entries>) = events.into_iter().unzip();
         let commit = tail.head.next(rand::random(), now_ms, events);
         let mut changed = Entries::new();
-        for ((place, event), before) in commit.places(partition.no).zip(before) {
-            let history = known.history.of(event.member.as_str()).iter().cloned();
-            let history: Vec<_> = history.chain([(place, event.clone())]).collect();
-            let after = self.entries(known, &event.member, &history, &rolls)?;
+        for (member, before) in before {
+            let new = commit.places(partition.no).filter(|(_, event)| event.member == member);
+            let new = new.map(|(place, event)| (place, event.clone()));
+            let history = known.history.of(member.as_str()).iter().cloned();
+            let history: Vec<_> = history.chain(new).collect();
+            let after = self.entries(known, &member, &history, &rolls)?;
             gather(&mut changed, changes(before, after));
         }
         let mut writes = Writes::default();
@@ -237,8 +289,11 @@ impl Amending<'_> {
             writes.change(keys, partition.no, change);
             mark_new(&mut writes, partition, self.board, &change.id, &rolls)?;
         }
-        if let (Some((bucket, field)), Some(value), Amendment::Void(target)) =
-            (known.seen_in(partition.dedup), &tail.seen, self.amendment)
+        if let Plan::Copies(_) = self.plan {
+            remember(&mut writes, partition, &commit);
+        }
+        if let (Some((bucket, field)), Some(value), Plan::Void(target)) =
+            (known.seen_in(partition.dedup), &tail.seen, self.plan)
             && known.is_seen_as(value, partition.no, target)?
         {
             writes.forget_seen(&keys.seen(partition.no, bucket), &field);
@@ -248,7 +303,8 @@ impl Amending<'_> {
 
     /// A removal of each member that has entries.
     fn removals(&self, known: &KnownHistory, rolls: &Rolls) -> ranking::Result<Planned> {
-        let (mut events, mut count, mut looked_at) = (vec![], 0, 0);
+        let (mut events, mut before) = (vec![], BTreeMap::new());
+        let (mut count, mut looked_at) = (0, 0);
         for member in self.members {
             let entries = self.entries(known, member, known.history.of(member.as_str()), rolls)?;
             count += entries.len();
@@ -257,11 +313,12 @@ impl Amending<'_> {
             }
             looked_at += 1;
             if !entries.is_empty() {
-                events.push((self.event(member, EventKind::Removal), entries));
+                events.push(self.event(member, EventKind::Removal));
+                before.insert(member.clone(), entries);
             }
         }
         let amended = if events.is_empty() { Amended::Nothing } else { Amended::Done };
-        Ok(Planned { amended, events, looked_at })
+        Ok(Planned { amended, events, before, looked_at })
     }
 
     /// The void of an event of the only member.
@@ -285,9 +342,10 @@ impl Amending<'_> {
         if !known.refused.contains(&target) {
             self.check_unarchived(known, member, target)?;
         }
-        let before = self.entries(known, member, events, rolls)?;
-        let event = self.event(member, EventKind::Void { target });
-        Ok(Planned { amended: Amended::Done, events: vec![(event, before)], looked_at: 1 })
+        let before =
+            BTreeMap::from([(member.clone(), self.entries(known, member, events, rolls)?)]);
+        let events = vec![self.event(member, EventKind::Void { target })];
+        Ok(Planned { events, before, ..Planned::nothing(Amended::Done) })
     }
 
     fn event(&self, member: &MemberId, kind: EventKind) -> Event {
@@ -299,6 +357,7 @@ impl Amending<'_> {
             event_id: None,
             segments: vec![],
             metadata: None,
+            origin: None,
         }
     }
 
@@ -315,75 +374,5 @@ impl Amending<'_> {
         let replay = replayed(self.board, member, archived, events, rolls, sealed)?;
         let changes = replay.changes()?.into_iter();
         Ok(changes.map(|change| (change.id.clone(), change)).collect())
-    }
-}
-
-/// Folds a member's history: the sums of its archived events in `all`, then its events. Periods
-/// that are being sealed are skipped.
-pub(crate) fn replayed<'a>(
-    board: &Board,
-    member: &MemberId,
-    archived: impl IntoIterator<Item = &'a archived_entry::Model>,
-    events: &[(EventPlace, Event)],
-    rolls: &Rolls,
-    sealing_before_ms: impl IntoIterator<Item = ((BoardNo, Window), i64)>,
-) -> ranking::Result<Replay> {
-    let replay = Replay::without(voided(events), rolls.now_ms).rolled(board.no, rolls.clone());
-    let mut replay = replay.skipping_before(sealing_before_ms);
-    for row in archived {
-        if let Some(state) = row.state() {
-            replay.begin_with(board, member, &row.segment, state);
-        }
-    }
-    for (place, event) in events {
-        replay.apply(board, *place, event)?;
-    }
-    Ok(replay)
-}
-
-/// The events that a history voids.
-fn voided(events: &[(EventPlace, Event)]) -> HashSet<EventPlace> {
-    let target = |(_, event): &(EventPlace, Event)| match event.kind {
-        EventKind::Void { target } => Some(target),
-        _ => None,
-    };
-    events.iter().filter_map(target).collect()
-}
-
-/// The seals of a board's windows that have periods.
-pub(crate) fn seal_names(board: &Board) -> Vec<SealName> {
-    let name = |(&window, added): (&Window, &ranking::board::Added)| {
-        let name = SealName { board: board.no, generation: added.generation, window };
-        window.has_periods().then_some(name)
-    };
-    board.added.iter().filter_map(name).collect()
-}
-
-/// The changes that lead from one state to the other.
-fn changes(mut before: Entries, after: Entries) -> Vec<StandingsChange> {
-    let mut changes = vec![];
-    for (id, change) in after {
-        if before.remove(&id).as_ref() != Some(&change) {
-            changes.push(change);
-        }
-    }
-    for mut change in before.into_values() {
-        for (_, key) in &mut change.entries {
-            *key = None;
-        }
-        changes.push(change);
-    }
-    changes
-}
-
-/// Adds a member's changes to those of others.
-fn gather(changed: &mut Entries, changes: Vec<StandingsChange>) {
-    for mut change in changes {
-        match changed.entry(change.id.clone()) {
-            Entry::Vacant(first) => {
-                first.insert(change);
-            }
-            Entry::Occupied(known) => known.into_mut().entries.append(&mut change.entries),
-        }
     }
 }

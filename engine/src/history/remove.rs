@@ -11,7 +11,7 @@ use ranking::id::{MemberId, PartitionNo};
 use tokio::time::{Instant, timeout_at};
 
 use crate::deployment::Deployment;
-use crate::history::amend::{Amendment, amend_members};
+use crate::history::amend::{By, Plan, amend_members};
 use entity::error::Result;
 use entity::standings::filter::Filter;
 
@@ -98,8 +98,8 @@ async fn remove(
         let (partition, mut left) = (deployment.partition(no), &members[..]);
         let mut removed = vec![];
         while !left.is_empty() {
-            let removal = Amendment::Removal;
-            let done = amend_members(partition, board, left, removal, deadline).await?;
+            let of = (partition, board, left);
+            let done = amend_members(of, Plan::Removal, By::Client, deadline).await?;
             removed.extend(done.members);
             left = &left[done.looked_at..];
         }

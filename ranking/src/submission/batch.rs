@@ -17,7 +17,8 @@ use crate::board::Board;
 use crate::board::mark::BoardMark;
 use crate::commit::content::Random;
 use crate::error::Result;
-use crate::id::BoardNo;
+use crate::id::{BoardNo, MemberId};
+use crate::merge::MemberMark;
 use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::submission::event_ids::Seen;
@@ -62,6 +63,9 @@ impl Batch {
         let boards: BTreeSet<BoardNo> =
             submissions.iter().map(|submission| submission.board.no).collect();
         wanted.boards = boards.into_iter().collect();
+        let members: BTreeSet<&MemberId> =
+            submissions.iter().map(|submission| &submission.member).collect();
+        wanted.members = members.into_iter().cloned().collect();
         for (no, name) in series.keys() {
             match wanted.rolls.last_mut() {
                 Some((last, names)) if last == no => names.push(name.clone()),
@@ -153,6 +157,12 @@ impl Batch {
         if !self.series.iter().all(is_as_taken) {
             return Ok(self.again(&begun, BTreeSet::new()));
         }
+        let members: HashMap<&MemberId, &MemberMark> =
+            self.wanted.members.iter().zip(&snapshot.members).collect();
+        let is_open = |submission: &Submission| {
+            is_there(&submission.board)?;
+            members.get(&submission.member).map_or(Ok(()), |mark| mark.check())
+        };
         let mut seen = self.seen(snapshot)?;
         let closed = self.closed(snapshot);
         let mut folding =
@@ -161,7 +171,7 @@ impl Batch {
         let (mut verdicts, mut events, mut seen_now) = (vec![], vec![], vec![]);
         let (mut moved_on, mut reported) = (BTreeSet::new(), Reported::default());
         for (submission, places) in self.submissions.iter().zip(&self.places) {
-            if let Err(error) = is_there(&submission.board) {
+            if let Err(error) = is_open(submission) {
                 verdicts.push(Verdict::Rejected(error));
                 continue;
             }

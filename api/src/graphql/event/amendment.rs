@@ -22,7 +22,7 @@ use crate::graphql::standings::{Standings, member_id};
 use crate::graphql::types::global_id::GlobalId;
 
 /// How long an amendment is tried.
-pub(super) const AMEND_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const AMEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The member to remove from a board.
 #[derive(InputObject)]

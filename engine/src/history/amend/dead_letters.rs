@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use tokio::time::{Duration, Instant};
 
-use super::{Amendment, amend};
+use super::{Amendment, By, amend_one};
 use crate::deployment::Deployment;
 use entity::board;
 use entity::error::Result;
@@ -36,8 +36,9 @@ async fn void_dead_letter(deployment: &Deployment, letter: &dead_letter::Model) 
     let boards = board::some(&deployment.db, [event.board].into()).await?;
     if let Some(board) = boards.get(&event.board) {
         let deadline = Instant::now() + VOID_TIMEOUT;
-        let void = Amendment::Void(place);
-        amend(deployment, board, &event.member, void, deadline).await?;
+        let partition = deployment.store.partitions().of_member(board, &event.member);
+        let member = (deployment.partition(partition), board, &event.member);
+        amend_one(member, Amendment::Void(place), By::Upkeep, deadline).await?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use ranking::store::write::Dedup;
 use ranking::submission::event_ids::{ELSEWHERE, seen_field, seen_is_of};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 
-use super::{Amending, Amendment};
+use super::{Amending, Plan};
 use crate::partition::Partition;
 use crate::partition::members_history::MembersHistory;
 use entity::archive::{archive_mark, archived_entry};
@@ -25,6 +25,8 @@ pub(super) struct KnownHistory {
     pub(super) archived: BTreeMap<(String, String), archived_entry::Model>,
     /// Those events that SQL refused.
     pub(super) refused: HashSet<EventPlace>,
+    /// The origins of copies that SQL refused, voided or not; only for copies.
+    pub(super) refused_origins: HashSet<EventPlace>,
     /// The times of the event to be voided, and the field of its event id in the seen hashes.
     pub(super) seen: Option<(commit::Times, String)>,
 }
@@ -67,7 +69,7 @@ impl Amending<'_> {
             events.sort_by_key(|(place, event)| (layout(event), place.seq, place.index));
         }
         let mut seen = None;
-        if let Amendment::Void(target) = self.amendment
+        if let Plan::Void(target) = self.plan
             && let mut events = history.events.values().flatten()
             && let Some((_, event)) = events.find(|(place, _)| *place == target)
             && let Some(event_id) = &event.event_id
@@ -77,7 +79,14 @@ impl Amending<'_> {
             let field = seen_field(self.board.no, &event.member, event_id);
             seen = row.map(|row| (row.times(), field));
         }
-        Ok(KnownHistory { history, mark, archived, refused, seen })
+        let mut refused_origins = HashSet::new();
+        if let Plan::Copies(_) = self.plan {
+            let letters = dead_letter::of_board(db, partition.no, self.board.no).await?;
+            let of_members =
+                letters.iter().filter(|(_, event)| self.members.contains(&event.member));
+            refused_origins.extend(of_members.filter_map(|(_, event)| event.origin));
+        }
+        Ok(KnownHistory { history, mark, archived, refused, refused_origins, seen })
     }
 }
 
