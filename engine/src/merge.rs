@@ -6,12 +6,12 @@
 //!    whole histories, which do not change. They are checked; a merge that cannot be is taken back.
 //! 2. `DECIDED`. Board by board, the target gets a copy of each score of the source that counts.
 //!    Once SQL has all copies of a board, the source is removed from it.
-//! 3. `MERGED`. The target has the source's friends. Every partition marks the source as merged, and
-//!    holds the target no longer.
+//! 3. `MERGED`. The target has the source's friends. Every partition marks the source as merged,
+//!    and holds the target no longer.
 //! 4. `DONE`.
 //!
-//! A partition is told of a step by a commit that reads the record after the head. So a process that
-//! slept through a step writes nothing of an earlier one.
+//! A partition is told of a step by a commit that reads the record after the head. So a process
+//! that slept through a step writes nothing of an earlier one.
 
 mod scores;
 

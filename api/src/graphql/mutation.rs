@@ -176,9 +176,9 @@ impl Mutation {
 
     /// Merges a member into another one, on all boards: the target's entries become those of the
     /// scores of both, in every window and period, and it gets the source's friends. The source
-    /// keeps its history and takes no scores any more: they are refused with MEMBER_MERGED. A key is
-    /// changed by a merge into a key that is not used yet. Both members wait meanwhile. Call it again
-    /// to learn whether a merge that was not finished in 10 s is over. Needs scope admin.
+    /// keeps its history and takes no scores any more: they are refused with MEMBER_MERGED. A key
+    /// is changed by a merge into a key that is not used yet. Both members wait meanwhile. Call it
+    /// again to learn whether a merge that was not finished in 10 s is over. Needs scope admin.
     async fn merge_members(
         &self,
         ctx: &Context<'_>,

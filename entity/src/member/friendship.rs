@@ -71,7 +71,7 @@ pub async fn insert<'a>(
     Ok(None)
 }
 
-/// Gives the friends of one member to another, who keeps its own; they are no friends of themselves.
+/// Gives the friends of one member to another, who keeps its own, and is no friend of itself.
 pub async fn give(
     db: &impl ConnectionTrait,
     from: &str,

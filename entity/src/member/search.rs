@@ -71,8 +71,8 @@ impl Prefix {
     }
 }
 
-/// The condition that a text begins with a prefix, as a range, which an index can answer, as text is
-/// compared by bytes.
+/// The condition that a text begins with a prefix, as a range, which an index can answer, as text
+/// is compared by bytes.
 pub(crate) fn starts_with(column: impl ColumnTrait, prefix: &str) -> Condition {
     let range = Condition::all().add(column.gte(prefix));
     match end_of(prefix) {

@@ -273,8 +273,8 @@ impl Store {
     }
 
     /// The commits after `seq`, at most `count`, with the marks of a board, of some seals and of
-    /// some members, and the value of an event id (a seen hash and its field). One round trip: `GET`, `XRANGE`,
-    /// `HMGET`, `HGETALL`, `HGET` in a transaction.
+    /// some members, and the value of an event id (a seen hash and its field). One round trip:
+    /// `GET`, `XRANGE`, `HMGET`, `HGETALL`, `HGET` in a transaction.
     ///
     /// # Errors
     /// As [`Store::log_after`].

@@ -157,12 +157,7 @@ impl Batch {
         if !self.series.iter().all(is_as_taken) {
             return Ok(self.again(&begun, BTreeSet::new()));
         }
-        let members: HashMap<&MemberId, &MemberMark> =
-            self.wanted.members.iter().zip(&snapshot.members).collect();
-        let is_open = |submission: &Submission| {
-            is_there(&submission.board)?;
-            members.get(&submission.member).map_or(Ok(()), |mark| mark.check())
-        };
+        let members = self.member_marks(snapshot);
         let mut seen = self.seen(snapshot)?;
         let closed = self.closed(snapshot);
         let mut folding =
@@ -171,7 +166,9 @@ impl Batch {
         let (mut verdicts, mut events, mut seen_now) = (vec![], vec![], vec![]);
         let (mut moved_on, mut reported) = (BTreeSet::new(), Reported::default());
         for (submission, places) in self.submissions.iter().zip(&self.places) {
-            if let Err(error) = is_open(submission) {
+            let mark = members.get(&submission.member);
+            let is_open = is_there(&submission.board);
+            if let Err(error) = is_open.and_then(|()| mark.map_or(Ok(()), |mark| mark.check())) {
                 verdicts.push(Verdict::Rejected(error));
                 continue;
             }
@@ -213,6 +210,11 @@ impl Batch {
             rolls: rolls.collect(),
             seen: seen_now,
         }))
+    }
+
+    /// The marks of the members.
+    fn member_marks<'a>(&'a self, snapshot: &'a Snapshot) -> HashMap<&'a MemberId, &'a MemberMark> {
+        self.wanted.members.iter().zip(&snapshot.members).collect()
     }
 
     /// The event ids of the snapshot that still count, by field.

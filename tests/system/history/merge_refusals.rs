@@ -13,6 +13,7 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::{ADD_FRIEND, MERGE_MEMBERS, REMOVE_ENTRY, SCORE, UPSERT_MEMBERS};
 use tests::jobs::archive::{age, archive};
 use tests::jobs::diff::check_diff;
+use tests::jobs::seal::wait_until_dropped;
 
 async fn board(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Own).await;
@@ -152,25 +153,33 @@ async fn a_merge_that_cannot_be_is_refused_and_changes_nothing() {
 #[tokio::test]
 async fn archived_scores_cannot_be_merged_and_can_be_merged_into() {
     for sql in Sql::all() {
-        let (deployment, api) = board(sql).await;
-        let old = json!([{ "member": "ann", "score": 2, "at": "2025-09-03T12:00:00Z" }]);
-        assert_eq!(submit_durably(&api, "b", old).await["accepted"], 1);
+        let deployment = Deployment::new(sql, Redis::Own).await;
+        let api = Api::start(&deployment).await;
+        let windows = json!([{ "name": "daily", "retain": 1 }]);
+        api.create_board(json!({ "slug": "b", "windows": windows })).await;
+        let submit = async |member: &str, score: i64, hour: i64| {
+            let at = format!("2025-09-03T{hour}:00:00Z");
+            let scores = json!([{ "member": member, "score": score, "at": at }]);
+            assert_eq!(submit_durably(&api, "b", scores).await["accepted"], 1);
+        };
+        submit("ann", 2, 12).await;
+        wait_until_dropped(&api, "b").await;
         age(&deployment, 40).await;
         assert_eq!(archive(&deployment, &[])["events"], 1);
-        let late = json!([{ "member": "bob", "score": 3, "at": "2025-09-03T13:00:00Z" }]);
-        assert_eq!(submit_durably(&api, "b", late).await["accepted"], 1);
+        submit("bob", 3, 13).await;
         assert_eq!(code(&api, "ann", "bob").await.0, "BAD_USER_INPUT");
-        assert_eq!(submit(&api, "ann", 1, "a2").await[0], "APPLIED");
+        submit("ann", 1, 14).await;
         merge(&api, "bob", "ann").await;
         assert_eq!(score(&api, "ann").await, "6");
         deployment.flush_redis().await;
         assert_eq!(score(&api, "ann").await, "6");
+        let sealed = deployment.column("SELECT member || '=' || score FROM sealed_entry").await;
+        assert_eq!(sealed, ["ann=6"]);
         check_diff(&deployment);
         // Copies are archived as other events are.
         age(&deployment, 80).await;
         assert!(archive(&deployment, &[])["events"].as_i64() > Some(1));
-        let told = submit_durably(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;
-        assert_eq!(told["accepted"], 1);
+        submit("ann", 1, 15).await;
         let output = deployment.analytics(&["diff", "--full"]);
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{said}");

@@ -1,6 +1,7 @@
 //! Merges of members: random histories against the oracle, and processes that are killed at each
 //! step.
 
+use std::fs;
 use std::sync::Arc;
 
 use rand::rngs::StdRng;
@@ -13,7 +14,7 @@ use tests::api::playthrough::{check, play};
 use tests::api::submission::{create_board, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::MERGE_MEMBERS;
-use tests::jobs::analytics::figures;
+use tests::jobs::analytics::{figures, run};
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::{retain, wait_until_sealed};
 use tests::model::game::{Game, Range, every_game, seeded};
@@ -126,10 +127,17 @@ async fn check_games(sql: Sql, shards: u16, seals: Seals) {
 
 /// Checks that Redis, an empty Redis that was filled again, and a rebuild say what the oracle says,
 /// and that the proofs of the history hold.
-async fn check_everywhere(deployment: &Deployment, api: &Api, games: &[(Game, History)]) {
+async fn check_everywhere(deployment: &Arc<Deployment>, api: &Api, games: &[(Game, History)]) {
     let output = deployment.analytics(&["diff", "--full"]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}");
+    let statements = deployment.api_output(&["checkpoint"]).await;
+    let key = statements.lines().find_map(|line| line.strip_prefix("key: ")).unwrap();
+    let (signed, file) = (deployment.path("checkpoints.txt"), deployment.path("history.ndjson"));
+    fs::write(&signed, &statements).unwrap();
+    figures(deployment, &["history", "--out", &file]);
+    let verified = run(deployment, &["verify", "--checkpoints", &signed, "--key", key, &file]);
+    assert_eq!(verified.0, 0, "{verified:?}");
     deployment.flush_redis().await;
     check_all(api, games).await;
     for (_, history) in games {
@@ -180,6 +188,10 @@ async fn check_steps(sql: Sql, shards: u16, steps: &[&str]) {
         let answer = killed.try_ask(Some(killed.token()), MERGE_MEMBERS, variables).await;
         assert!(answer.is_err(), "{step}: {:?}", answer.unwrap().body);
         assert!(!killed.wait_until_stopped().await.success(), "{step}");
+        if number % 3 == 0 {
+            // Redis loses what it had.
+            deployment.flush_redis().await;
+        }
         if number % 2 == 0 {
             merge(&api, &source, &target).await;
         } else {

@@ -138,7 +138,7 @@ pub(crate) async fn remove_entries(
     })
 }
 
-/// Removes the next members of a board, whoever they are.
+/// Removes the next members of a board.
 pub(crate) async fn reset_board(
     ctx: &Context<'_>,
     input: ResetBoardInput,
