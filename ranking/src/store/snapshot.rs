@@ -42,10 +42,10 @@ fn next_of<T: FromRedisValue + Clone>(
 
 impl Store {
     /// Reads the state of a partition for a fold, at one moment. One round trip: `EVALSHA` of a
-    /// script with `GET`, `XLEN`, an `HMGET` of the marks of boards, seals and members, one for each board's
-    /// rolling windows, one for each bucket of the dedup window, and a `ZMSCORE` for each of the
-    /// standings; O(event ids · buckets + members). One more if the clock of Redis has come
-    /// to another bucket since the last snapshot, and for the first one.
+    /// script with `GET`, `XLEN`, an `HMGET` of the marks of boards, seals and members, one for
+    /// each board's rolling windows, one for each bucket of the dedup window, and a `ZMSCORE` for
+    /// each of the standings; O(event ids · buckets + members). One more if the clock of Redis has
+    /// come to another bucket since the last snapshot, and for the first one.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` if a key of marks or event ids has a foreign type or

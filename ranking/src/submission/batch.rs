@@ -18,7 +18,6 @@ use crate::board::mark::BoardMark;
 use crate::commit::content::Random;
 use crate::error::Result;
 use crate::id::{BoardNo, MemberId};
-use crate::merge::MemberMark;
 use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::submission::event_ids::Seen;
@@ -157,8 +156,7 @@ impl Batch {
         if !self.series.iter().all(is_as_taken) {
             return Ok(self.again(&begun, BTreeSet::new()));
         }
-        let members = self.member_marks(snapshot);
-        let mut seen = self.seen(snapshot)?;
+        let (mut seen, members) = (self.seen(snapshot)?, self.open_members(snapshot));
         let closed = self.closed(snapshot);
         let mut folding =
             Folding { batch: self, keys: snapshot.keys.clone(), unknown: BTreeSet::new() };
@@ -166,9 +164,8 @@ impl Batch {
         let (mut verdicts, mut events, mut seen_now) = (vec![], vec![], vec![]);
         let (mut moved_on, mut reported) = (BTreeSet::new(), Reported::default());
         for (submission, places) in self.submissions.iter().zip(&self.places) {
-            let mark = members.get(&submission.member);
             let is_open = is_there(&submission.board);
-            if let Err(error) = is_open.and_then(|()| mark.map_or(Ok(()), |mark| mark.check())) {
+            if let Err(error) = is_open.and_then(|()| members[&submission.member].clone()) {
                 verdicts.push(Verdict::Rejected(error));
                 continue;
             }
@@ -212,9 +209,10 @@ impl Batch {
         }))
     }
 
-    /// The marks of the members.
-    fn member_marks<'a>(&'a self, snapshot: &'a Snapshot) -> HashMap<&'a MemberId, &'a MemberMark> {
-        self.wanted.members.iter().zip(&snapshot.members).collect()
+    /// For each member, the reason why the partition accepts nothing for it, if there is one.
+    fn open_members(&self, snapshot: &Snapshot) -> HashMap<&MemberId, Result<()>> {
+        let marks = self.wanted.members.iter().zip(&snapshot.members);
+        marks.map(|(member, mark)| (member, mark.check())).collect()
     }
 
     /// The event ids of the snapshot that still count, by field.
