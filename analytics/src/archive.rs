@@ -37,9 +37,9 @@ use crate::frame::events::{self, Events};
 use crate::frame::history::{self, HELD_MAX, Pages};
 use crate::frame::parquet;
 use crate::job::Job;
-use crate::job::failpoint;
 use crate::{display_path, find_boards};
 use adding_up::SpanTotals;
+use engine::failpoint;
 
 /// Attempts to archive a board that changes during the work.
 const ATTEMPTS_MAX: usize = 3;

@@ -1,6 +1,5 @@
 //! A job: its row in SQL if it changes something, its progress bar on a terminal, its outcome.
 
-pub(crate) mod failpoint;
 pub(crate) mod side_by_side;
 pub(crate) mod stop;
 

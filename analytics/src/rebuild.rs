@@ -34,8 +34,8 @@ use crate::frame::fold;
 use crate::frame::history::{self, History};
 use crate::frame::sorted::Sorted;
 use crate::job::Job;
-use crate::job::failpoint;
 use crate::job::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
+use engine::failpoint;
 
 /// Attempts at a partition: Redis may restart, a rolling window's period may begin, or a store may
 /// be away for a moment.

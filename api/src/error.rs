@@ -39,6 +39,8 @@ pub enum ErrorCode {
     /// The server does not know the query with this hash, or no longer does; send the query along
     /// once.
     PersistedQueryNotFound,
+    /// The member was merged into another one; `mergedInto` has its key.
+    MemberMerged,
     /// Too many requests; slow down.
     RateLimited,
     /// A store is unavailable or busy; try again later.
@@ -60,6 +62,8 @@ pub struct Error {
     pub message: String,
     /// The path of the argument that is wrong, such as `input.scores[1].score`, if it is one.
     pub argument: Option<String>,
+    /// The key of the member that the member was merged into, if that is what is wrong.
+    pub merged_into: Option<String>,
 }
 
 /// The result of every function of this crate that answers a client.
@@ -78,7 +82,7 @@ impl ErrorCode {
 impl Error {
     /// An error with a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), argument: None }
+        Self { code, message: message.into(), argument: None, merged_into: None }
     }
 
     /// This error, of the argument with a path.
@@ -152,6 +156,11 @@ impl From<ranking::Error> for Error {
                 Self::new(ErrorCode::Unavailable, HELD)
             }
             ranking::Error::Overloaded(message) => Self::new(ErrorCode::Unavailable, message),
+            ranking::Error::MemberHeld => Self::new(ErrorCode::Unavailable, error.to_string()),
+            ranking::Error::MemberMerged(ref target) => {
+                let merged_into = Some(target.to_string());
+                Self { merged_into, ..Self::new(ErrorCode::MemberMerged, error.to_string()) }
+            }
             ranking::Error::OutOfRange(message) => Self::new(ErrorCode::ScoreOutOfRange, message),
             ranking::Error::Unavailable(_)
             | ranking::Error::NotLevel(_)

@@ -4,3 +4,4 @@
 pub mod amend;
 pub mod archive;
 pub mod checkpoint;
+pub mod remove;

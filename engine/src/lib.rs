@@ -27,6 +27,7 @@
 //! | [`integrity`] | comparing entries with their history, and repairing them |
 //! | [`read`] | reading standings, from Redis or, once they are sealed, from SQL |
 //! | [`backup`] | a copy of SQL and the archive in files, and a deployment made of one |
+//! | [`merge`] | one member merged into another, on all boards |
 //! | [`job`] | leases: one job of a kind at a time on a board |
 //!
 //! Nothing here speaks HTTP or GraphQL, and only `ranking` names `redis`.
@@ -34,9 +35,11 @@
 pub mod backup;
 pub mod board;
 pub mod deployment;
+pub mod failpoint;
 pub mod history;
 pub mod integrity;
 pub mod job;
+pub mod merge;
 pub mod partition;
 pub mod process;
 pub mod read;

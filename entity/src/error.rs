@@ -35,6 +35,7 @@ impl Error {
                 | ranking::Error::Overloaded(_)
                 | ranking::Error::NotLevel(_)
                 | ranking::Error::BoardHeld
+                | ranking::Error::MemberHeld
                 | ranking::Error::BoardMoved(_)
                 | ranking::Error::NotRolled(_),
             )

@@ -3,6 +3,7 @@
 pub mod checkpoint;
 pub mod commit;
 pub mod dead_letter;
+pub mod event_ids;
 pub mod log_cursor;
 pub mod makers;
 pub mod score_event;

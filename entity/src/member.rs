@@ -1,6 +1,7 @@
 //! Members: everyone who was ranked or named.
 
 pub mod friendship;
+pub mod merge;
 pub mod search;
 
 use ranking::attribute::{Attributes, REGION};
@@ -69,6 +70,11 @@ pub struct Change {
     pub attributes: Option<Attributes>,
 }
 
+/// The row of a member.
+pub async fn find(db: &impl ConnectionTrait, key: &str) -> Result<Option<Model>, DbErr> {
+    Entity::find_by_id(key).one(db).await
+}
+
 /// The rows of some members; those that have none are absent.
 pub async fn of_keys(db: &impl ConnectionTrait, keys: &[String]) -> Result<Vec<Model>, DbErr> {
     Entity::find().filter(Column::Key.is_in(keys)).all(db).await
@@ -119,7 +125,8 @@ pub async fn upsert(
     Ok(rows)
 }
 
-async fn write(db: &impl ConnectionTrait, change: Change, now_ms: i64) -> Result<(), DbErr> {
+/// Inserts a member or changes it.
+pub async fn write(db: &impl ConnectionTrait, change: Change, now_ms: i64) -> Result<(), DbErr> {
     let Change { key, name, region, avatar_url, attributes } = change;
     let mut changed = vec![];
     if name.is_some() {

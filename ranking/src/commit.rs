@@ -3,6 +3,9 @@
 pub mod content;
 mod wire;
 
+use std::fmt;
+use std::str::FromStr;
+
 use self::content::{CONTENT_VERSION, Content, Random, Salt, leaf, salt};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, EventId, MemberId, PartitionNo};
@@ -76,9 +79,12 @@ pub struct Event {
     pub segments: Vec<String>,
     /// Its metadata; only a score has some.
     pub metadata: Option<Metadata>,
+    /// The event that it is a copy of, of a member that was merged into this one; only a score has
+    /// one.
+    pub origin: Option<EventPlace>,
 }
 
-/// The permanent position of an event in history.
+/// The permanent position of an event in history. Its text is `partition/seq/index`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventPlace {
     /// The partition of its commit.
@@ -108,6 +114,29 @@ pub enum EventKind {
         /// That event.
         target: EventPlace,
     },
+}
+
+impl fmt::Display for EventPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.partition.0, self.seq, self.index)
+    }
+}
+
+impl FromStr for EventPlace {
+    type Err = Error;
+
+    /// # Errors
+    /// `Corrupt` for any other text than that of a place.
+    fn from_str(text: &str) -> Result<Self> {
+        let mut parts = text.split('/');
+        let place = (|| {
+            let partition = PartitionNo(parts.next()?.parse().ok()?);
+            let (seq, index) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+            Some(Self { partition, seq, index })
+        })();
+        let place = place.filter(|place| parts.next().is_none() && place.to_string() == text);
+        place.ok_or_else(|| Error::corrupt(format!("{text:?} is not the place of an event")))
+    }
 }
 
 impl Head {
@@ -241,18 +270,28 @@ pub(crate) mod tests {
             proptest::option::of("[^\\p{C}]{1,20}"),
             proptest::collection::vec(".{0,9}", 0..3),
             proptest::option::of(crate::metadata::tests::metadata()),
+            proptest::option::of((any::<u16>(), any::<u64>(), any::<u32>())),
         )
-            .prop_map(|(board, generation, member, kind, event_id, segments, metadata)| {
-                Event {
-                    board: BoardNo(board),
-                    generation,
-                    member: MemberId::new(&member).unwrap(),
-                    kind,
-                    event_id: event_id.map(|id| EventId::new(&id).unwrap()),
-                    segments,
-                    metadata: metadata.filter(|_| matches!(kind, EventKind::Score { .. })),
-                }
-            })
+            .prop_map(
+                |(board, generation, member, kind, event_id, segments, metadata, origin)| {
+                    let is_score = matches!(kind, EventKind::Score { .. });
+                    let place = |(partition, seq, index)| EventPlace {
+                        partition: PartitionNo(partition),
+                        seq,
+                        index,
+                    };
+                    Event {
+                        board: BoardNo(board),
+                        generation,
+                        member: MemberId::new(&member).unwrap(),
+                        kind,
+                        event_id: event_id.map(|id| EventId::new(&id).unwrap()),
+                        segments,
+                        metadata: metadata.filter(|_| is_score),
+                        origin: origin.map(place).filter(|_| is_score),
+                    }
+                },
+            )
     }
 
     pub(crate) fn root() -> Head {
@@ -265,6 +304,22 @@ pub(crate) mod tests {
         fn the_same_content_twice_never_shares_an_id(events in proptest::collection::vec(event(), 0..5), one: [u8; 32], other: [u8; 32]) {
             let id = |random| root().next(random, 7, events.clone()).id;
             prop_assert_eq!(id(one) == id(other), one[..16] == other[..16] && (events.is_empty() || one == other));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_text_of_a_place_is_read_back(partition: u16, seq: u64, index: u32) {
+            let place = EventPlace { partition: PartitionNo(partition), seq, index };
+            prop_assert_eq!(place.to_string().parse(), Ok(place));
+        }
+    }
+
+    #[test]
+    fn no_other_text_is_a_place() {
+        for text in ["", "1", "1/2", "1/2/3/4", "1/2/x", "-1/2/3", "1/+2/3", "01/2/3", "65536/2/3"]
+        {
+            assert!(text.parse::<EventPlace>().is_err(), "{text}");
         }
     }
 

@@ -1,5 +1,7 @@
 //! Errors, split by what the caller should do about them.
 
+use crate::id::MemberId;
+
 /// The error of every fallible function of this crate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -31,6 +33,12 @@ pub enum Error {
     /// The board is moving to another number of shards: try again in a moment.
     #[error("this board is moving to another number of shards; try again in a few seconds")]
     BoardHeld,
+    /// The member takes part in a merge: try again in a moment.
+    #[error("this member is being merged; try again in a few seconds")]
+    MemberHeld,
+    /// The caller's fault: the member was merged into this one.
+    #[error("this member was merged into {0}: expected that key")]
+    MemberMerged(MemberId),
     /// The board has, or is about to have, another number of shards than the reader knows: read the
     /// board's row again, then the standings.
     #[error("board {0} moved to another number of shards a moment ago; read it again")]

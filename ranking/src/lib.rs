@@ -9,6 +9,7 @@
 //! | [`board`] | a board's rules, checked once; admission; layouts; a partition's mark of a board |
 //! | [`window`] | windows of time and their periods, in any IANA zone; rolls and seals |
 //! | [`fold`] | how an event changes a member's state; histories replayed |
+//! | [`merge`] | a partition's mark of a member that takes part in a merge |
 //! | [`metadata`] | the metadata of an event and of an entry |
 //! | [`shard`] | a member's shard and partition |
 //! | [`standings_id`] | the names of standings |
@@ -24,6 +25,7 @@ pub mod commit;
 pub mod error;
 pub mod fold;
 pub mod id;
+pub mod merge;
 pub mod metadata;
 pub mod score;
 pub mod shard;

@@ -15,6 +15,7 @@ use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Event, EventKind, Head};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, EventId, MemberId};
+use crate::merge::MemberMark;
 use crate::metadata::Metadata;
 use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
@@ -86,6 +87,8 @@ pub struct Wanted {
     pub rolls: Vec<(BoardNo, Vec<String>)>,
     /// The windows whose seal marks are needed.
     pub seals: Vec<SealName>,
+    /// The members whose marks are needed, none twice.
+    pub members: Vec<MemberId>,
     /// The event ids, as fields of the seen hashes.
     pub seen: Vec<String>,
     /// The members whose keys are needed, by standings; no member twice in one.
@@ -109,6 +112,8 @@ pub struct Snapshot {
     pub rolls: Vec<Vec<Option<RollMark>>>,
     /// The mark of each window's seal.
     pub seals: Vec<SealMark>,
+    /// The mark of each member.
+    pub members: Vec<MemberMark>,
     /// The last record of each event id that still counts.
     pub seen: Vec<Option<String>>,
     /// The keys; an error for an entry that another program wrote.
@@ -254,6 +259,7 @@ impl Submission {
             event_id: self.event_id.clone(),
             segments: self.segments.clone(),
             metadata: self.metadata.clone(),
+            origin: None,
         }
     }
 }

@@ -109,7 +109,7 @@ async fn kill_rebuild(world: &mut World, rng: &mut StdRng) {
         for crash_at in [Some(step), None] {
             let mut command = world.deployment.analytics_command(&["rebuild", "--board", &slug]);
             if let Some(step) = crash_at {
-                command.env("ANALYTICS_CRASH_AT", step);
+                command.env("CRASH_AT", step);
             }
             let output = tokio::task::spawn_blocking(move || command.output().unwrap());
             let output = output.await.unwrap();

@@ -183,10 +183,16 @@ impl Attacked {
         assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
     }
 
-    /// True if the server answers a question about its health.
+    /// True if the server answers a question about its health within some tries.
     pub async fn is_alive(&self) -> bool {
-        let answer = self.client.get(format!("{}/healthz", self.api.url())).send().await;
-        answer.is_ok_and(|answer| answer.status() == StatusCode::OK)
+        for _ in 0..10 {
+            let answer = self.client.get(format!("{}/healthz", self.api.url())).send().await;
+            if answer.is_ok_and(|answer| answer.status() == StatusCode::OK) {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        false
     }
 
     /// Fails unless the processes took no more than one attack may.

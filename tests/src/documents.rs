@@ -41,6 +41,21 @@ pub const REMOVE_ENTRY: &str = "
         removed board { slug } member { key }
     } }";
 
+pub const REMOVE_ENTRIES: &str = "
+    mutation($input: RemoveEntriesInput!) { removeEntries(input: $input) {
+        removed matched members { key } deletedEntryIds endCursor hasMore
+    } }";
+
+pub const RESET_BOARD: &str = "
+    mutation($input: ResetBoardInput!) { resetBoard(input: $input) { removed endCursor hasMore } }";
+
+pub const MERGE_MEMBERS: &str = "
+    mutation($source: String!, $target: String!) { mergeMembers(
+        input: { source: $source, target: $target }
+    ) {
+        merged source { key mergedInto { key } } target { key mergedInto { key } }
+    } }";
+
 pub const VOID_EVENT: &str = "mutation($id: ID!) { voidEvent(input: { id: $id }) {
         voided event { id voided } entry { score }
     } }";

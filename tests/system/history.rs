@@ -4,5 +4,8 @@ mod amendments;
 mod archive;
 mod archive_crashes;
 mod archive_refusals;
+mod merge_refusals;
+mod merges;
 mod random_amendments;
+mod removals;
 mod verify;

@@ -59,6 +59,9 @@ struct ContentOfLine {
     voids: Option<(i32, i64, i32)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     metadata: Option<String>,
+    /// The place of the event that it is a copy of: `partition/seq/index`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
 }
 
 impl Line {
@@ -146,6 +149,7 @@ impl ContentOfLine {
                 .zip(row.void_index)
                 .map(|((partition, seq), index)| (partition, seq, index)),
             metadata: row.metadata.clone(),
+            origin: row.origin.clone(),
         })
     }
 
@@ -168,6 +172,7 @@ impl ContentOfLine {
             void_index: self.voids.map(|(_, _, index)| index),
             salt: from_hex(&self.salt).context("expected hexadecimal digits")?,
             metadata: self.metadata,
+            origin: self.origin,
         })
     }
 }

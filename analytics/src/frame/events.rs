@@ -10,8 +10,12 @@ use polars::prelude::{
 use ranking::commit::content::{from_hex, to_hex};
 use sea_orm::ActiveEnum;
 
-/// The column that files from before metadata lack.
+/// The columns that files of earlier versions lack.
+pub const LATER: [&str; 2] = [METADATA, ORIGIN];
+
+/// The column of metadata.
 pub const METADATA: &str = "metadata";
+const ORIGIN: &str = "origin";
 
 /// Collects events for a frame: one row each, with all columns of `score_event`, its shard, and
 /// when it was accepted.
@@ -43,7 +47,7 @@ impl Events {
     /// The frame of the events: `partition`, `shard`, `seq`, `event_index`, `board_no`,
     /// `generation`, `member`, `kind`, `score`, `at_ms`, `at_sent`, `event_id`, `segments` (a list
     /// of texts), `void_partition`, `void_seq`, `void_index`, `accepted_at_ms`, `salt` (as
-    /// hexadecimal digits), `metadata`.
+    /// hexadecimal digits), `metadata`, `origin`.
     ///
     /// # Errors
     /// If a row holds a value that the persister never writes.
@@ -76,6 +80,7 @@ impl Events {
             large("accepted_at_ms", self.accepted_at_ms.iter().copied()),
             texts("salt", salts.iter().map(|salt| Some(salt.as_str()))),
             texts(METADATA, rows.iter().map(|row| row.metadata.as_deref())),
+            texts(ORIGIN, rows.iter().map(|row| row.origin.as_deref())),
         ];
         Ok(DataFrame::new_infer_height(columns)?)
     }
@@ -100,7 +105,8 @@ pub fn rows(frame: &DataFrame) -> Result<Vec<score_event::Model>> {
         frame.column("event_id")?.str()?,
     );
     let salt = frame.column("salt")?.str()?;
-    let metadata = frame.column(METADATA).ok().map(Column::str).transpose()?;
+    let later = |name: &str| frame.column(name).ok().map(Column::str).transpose();
+    let (metadata, origin) = (later(METADATA)?, later(ORIGIN)?);
     let at_sent = frame.column("at_sent")?.bool()?;
     let segments = frame.column("segments")?.list()?;
     let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
@@ -128,6 +134,7 @@ pub fn rows(frame: &DataFrame) -> Result<Vec<score_event::Model>> {
             void_index: void_index.get(place),
             salt: from_hex(salt.get(place).unwrap_or_default()).context("a salt is no bytes")?,
             metadata: metadata.and_then(|texts| texts.get(place)).map(str::to_owned),
+            origin: origin.and_then(|texts| texts.get(place)).map(str::to_owned),
         });
     }
     Ok(rows)
@@ -173,6 +180,7 @@ mod tests {
             void_index: None,
             salt: vec![0, 1, 254, 255],
             metadata: Some(r#"{"replay":"r1"}"#.to_owned()),
+            origin: Some("5/9/0".to_owned()),
         };
         let void = score_event::Model {
             seq: 8,
@@ -186,6 +194,7 @@ mod tests {
             void_seq: Some(7),
             void_index: Some(1),
             metadata: None,
+            origin: None,
             ..score.clone()
         };
         let expected = vec![score, void];

@@ -308,9 +308,7 @@ pub(crate) mod tests {
             for (index, (member, segments, happened)) in events.into_iter().enumerate() {
                 let (kind, score, target) = match happened {
                     Happened::Score(score, at_ms) => (Kind::Score, Some((score, at_ms)), None),
-                    Happened::Void(before) if index > 0 => {
-                        (Kind::Void, None, Some(&rows[before % index]))
-                    }
+                    Happened::Void(at) if index > 0 => (Kind::Void, None, Some(&rows[at % index])),
                     _ => (Kind::Removal, None, None),
                 };
                 rows.push(score_event::Model {
@@ -331,6 +329,7 @@ pub(crate) mod tests {
                     void_index: target.map(|target| target.event_index),
                     salt: vec![],
                     metadata: None,
+                    origin: None,
                 });
             }
             rows

@@ -307,6 +307,7 @@ impl Reading<'_> {
         // No fold looks at these.
         row.salt = vec![];
         row.metadata = None;
+        row.origin = None;
         let (board, member) = (self.board, MemberId::new(&row.member)?);
         // Before a move, the partition had events of other members too.
         let is_meant = || self.meant.contains(&self.partitions.of_member(board, &member));

@@ -12,8 +12,8 @@ use polars::prelude::{
 };
 
 use crate::display_path;
-use crate::frame::events::METADATA;
-use crate::job::failpoint;
+use crate::frame::events::LATER;
+use engine::failpoint;
 
 /// Writes a frame to a file of the archive, and copies it if the archive has copies. The path is
 /// relative to the archive's directory.
@@ -120,13 +120,14 @@ pub fn scan(path: &Path) -> Result<LazyFrame> {
     )?)
 }
 
-/// A file of events as a lazy frame. One from before metadata gets the column, without values.
+/// A file of events as a lazy frame. One of an earlier version gets the columns that it lacks,
+/// without values.
 pub fn scan_events(path: &Path) -> Result<LazyFrame> {
     let mut frame = scan(path)?;
-    if frame.collect_schema()?.contains(METADATA) {
-        return Ok(frame);
-    }
-    Ok(frame.with_column(lit(NULL).cast(DataType::String).alias(METADATA)))
+    let known = frame.collect_schema()?;
+    let lacking = LATER.into_iter().filter(|name| !known.contains(name));
+    let empty = |name: &str| lit(NULL).cast(DataType::String).alias(name);
+    Ok(frame.with_columns(lacking.map(empty).collect::<Vec<_>>()))
 }
 
 /// The size and the checksum of a file, as the disk gives it now.

@@ -6,7 +6,7 @@ use engine::reshard::Resharded;
 use entity::board;
 
 use crate::job::Job;
-use crate::job::failpoint;
+use engine::failpoint;
 
 /// Moves a board to another number of shards.
 ///

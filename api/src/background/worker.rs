@@ -156,6 +156,9 @@ async fn finish_interrupted_work(deployment: &Deployment, agenda: &Agenda) -> Re
     if signs.dead_letters > 0 {
         engine::history::amend::void_dead_letters(deployment).await?;
     }
+    if signs.merges > 0 {
+        engine::merge::resume(deployment).await?;
+    }
     // A board that fails must not stop the others.
     let numbers = agenda.unfinished();
     let unfinished = engine::board::windows::unfinished(deployment, &numbers);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::deployment::Deployment;
-use entity::member::friendship;
+use entity::member::friendship::{self, FRIENDS_MAX};
 use ranking::id::MemberId;
 use sea_orm::DatabaseConnection;
 use tokio::time::Instant;
@@ -11,9 +11,6 @@ use tokio::time::Instant;
 use crate::cache::sql::SqlCache;
 use crate::error::{Error, Result};
 use crate::health::Health;
-
-/// The most friends of one member.
-pub const FRIENDS_MAX: usize = 10_000;
 
 /// The most memory that cached lists of friends may take, in bytes.
 const BYTES_MAX: u64 = 256 << 20;
@@ -77,7 +74,8 @@ impl Friends {
         Ok(())
     }
 
-    fn changed(&self, a: &MemberId, b: &MemberId) {
+    /// Reads the lists of two members again.
+    pub fn changed(&self, a: &MemberId, b: &MemberId) {
         self.0.changed(a);
         self.0.changed(b);
     }

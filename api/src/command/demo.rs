@@ -14,7 +14,7 @@ use engine::process::StopSignals;
 use engine::settings::stores::Missing;
 use engine::settings::{RetentionSettings, StoreArguments};
 use entity::board;
-use entity::history::score_event;
+use entity::history::{event_ids, score_event};
 use flate2::read::GzDecoder;
 use futures::StreamExt;
 use ranking::board::rules::{Rules, RulesInput};
@@ -146,7 +146,7 @@ async fn load(deployment: &Deployment, committers: &Committers) -> Result<Loaded
     let mut known: HashMap<BoardNo, HashSet<String>> = HashMap::new();
     for board in boards.values().chain([&largest, &recent]) {
         // The dedup window forgets event ids after a day; the history does not.
-        known.insert(board.no, score_event::event_ids(db, board.no).await?);
+        known.insert(board.no, event_ids::of_board(db, board.no).await?);
     }
     let mut by_partition: BTreeMap<PartitionNo, Vec<Submission>> = BTreeMap::new();
     for row in &rows {

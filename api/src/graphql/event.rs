@@ -1,6 +1,7 @@
 //! Events: a member's history on a board.
 
 pub mod amendment;
+pub mod removal;
 mod total;
 
 use std::collections::{BTreeMap, HashMap};
@@ -108,6 +109,12 @@ impl ScoreEvent {
     async fn voids(&self) -> Option<ID> {
         self.row.voids().map(id_of)
     }
+
+    /// The global id of the event that this is a copy of, of a member that was merged into this
+    /// one; null if it is no copy.
+    async fn copy_of(&self) -> Option<ID> {
+        self.row.origin.as_deref()?.parse().ok().map(id_of)
+    }
 }
 
 impl ScoreEvent {
@@ -137,6 +144,7 @@ impl ScoreEvent {
             void_index: None,
             salt: vec![],
             metadata: score.metadata().map(|Json(metadata)| metadata.to_string()),
+            origin: None,
         };
         Ok(Self { board: board.clone(), row, accepted_at_ms, voided: false })
     }

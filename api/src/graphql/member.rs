@@ -4,11 +4,13 @@ pub mod boards;
 pub mod friend;
 pub mod friendship;
 pub mod input;
+pub mod merge;
 pub mod search;
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
 use entity::member as row;
+use entity::member::merge::target_of;
 use ranking::attribute::REGION;
 use ranking::id::MemberId;
 
@@ -182,6 +184,13 @@ impl Member {
     /// The time of creation; null for a moment after the first score of the member.
     async fn created_at(&self, ctx: &Context<'_>) -> Result<Option<DateTime>> {
         Ok(self.row(ctx).await?.map(|row| DateTime(row.created_at_ms)))
+    }
+
+    /// The member that this one was merged into; null if it was not.
+    async fn merged_into(&self, ctx: &Context<'_>) -> Result<Option<Member>> {
+        state(ctx).spend(price::select(1))?;
+        let target = target_of(&app(ctx).deployment.reads, &self.key).await;
+        Ok(target.map_err(Error::from)?.map(|target| Member::named(&target)))
     }
 
     /// The member's friends, ordered by key.

@@ -15,11 +15,16 @@ use super::event::amendment::{
     RemoveEntryInput, RemoveEntryPayload, VoidEventInput, VoidEventPayload, remove_entry,
     void_event,
 };
+use super::event::removal::{
+    RemoveEntriesInput, RemoveEntriesPayload, ResetBoardInput, ResetBoardPayload, remove_entries,
+    reset_board,
+};
 use super::member::friendship::{
     AddFriendInput, AddFriendPayload, RemoveFriendInput, RemoveFriendPayload, add_friend,
     remove_friend,
 };
 use super::member::input::{UpsertMembersInput, UpsertMembersPayload, upsert};
+use super::member::merge::{MergeMembersInput, MergeMembersPayload, merge};
 use super::request::{app, state};
 use super::submission::{SubmitScoresInput, SubmitScoresPayload, submit};
 use super::token::{
@@ -120,6 +125,31 @@ impl Mutation {
         Ok(Some(remove_entry(ctx, &input).await?))
     }
 
+    /// Removes the members that a filter selects from a board, as `removeEntry` does, at most 1,000
+    /// in a call. Call it again with `after: endCursor` as long as `hasMore`: a member that scores
+    /// again behind the cursor stays. Needs scope admin.
+    async fn remove_entries(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The board and the filter.")] input: RemoveEntriesInput,
+    ) -> Result<Option<RemoveEntriesPayload>> {
+        let _change = state(ctx).changes.enter();
+        state(ctx).require(Scope::Admin)?;
+        Ok(Some(remove_entries(ctx, input).await?))
+    }
+
+    /// Removes all members from a board, in every window and period, at most 1,000 in a call. Call
+    /// it again with `after: endCursor` as long as `hasMore`. The history stays. Needs scope admin.
+    async fn reset_board(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The board.")] input: ResetBoardInput,
+    ) -> Result<Option<ResetBoardPayload>> {
+        let _change = state(ctx).changes.enter();
+        state(ctx).require(Scope::Admin)?;
+        Ok(Some(reset_board(ctx, input).await?))
+    }
+
     /// Voids one event, a score or a removal: all standings become as if it had never been. The
     /// void is an event itself, and cannot be voided. The `eventId` of the voided event may be sent
     /// again. Refused if the remaining events would leave the range of the board. Needs scope
@@ -146,6 +176,21 @@ impl Mutation {
         let members = upsert(app(ctx), input.members).await?;
         state(ctx).loaders.clear().await;
         Ok(Some(UpsertMembersPayload { members }))
+    }
+
+    /// Merges a member into another one, on all boards: the target's entries become those of the
+    /// scores of both, in every window and period, and it gets the source's friends. The source
+    /// keeps its history and takes no scores any more: they are refused with MEMBER_MERGED. A key
+    /// is changed by a merge into a key that is not used yet. Both members wait meanwhile. Call it
+    /// again to learn whether a merge that was not finished in 10 s is over. Needs scope admin.
+    async fn merge_members(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The two members.")] input: MergeMembersInput,
+    ) -> Result<Option<MergeMembersPayload>> {
+        let _change = state(ctx).changes.enter();
+        state(ctx).require(Scope::Admin)?;
+        Ok(Some(merge(ctx, &input).await?))
     }
 
     /// Makes two members friends of each other; does nothing if they already are. A member has at

@@ -135,7 +135,8 @@ pub(crate) async fn submit(
     let mut outcomes =
         submit_by_partition(app, state, &board, &mut sending, 0..input.scores.len()).await;
     let held = |(_, outcome): &(usize, Outcome)| {
-        matches!(outcome, Ok(Verdict::Rejected(ranking::Error::BoardHeld)))
+        use ranking::Error::{BoardHeld, MemberHeld};
+        matches!(outcome, Ok(Verdict::Rejected(BoardHeld | MemberHeld)))
     };
     let gone = |outcome: &(usize, Outcome)| {
         let is_gone = matches!(outcome.1, Ok(Verdict::Rejected(ranking::Error::BoardGone)));

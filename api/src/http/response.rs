@@ -236,6 +236,9 @@ pub fn server_error(error: Error) -> ServerError {
     if let Some(argument) = error.argument {
         extensions.set("argument", argument);
     }
+    if let Some(target) = error.merged_into {
+        extensions.set("mergedInto", target);
+    }
     answer
 }
 
@@ -283,6 +286,7 @@ pub fn finish(errors: &mut Vec<ServerError>) {
         let own = error.source::<Error>();
         let own_code = own.map(|error| error.code);
         let argument = own.and_then(|error| error.argument.clone());
+        let merged_into = own.and_then(|error| error.merged_into.clone());
         let is_own = own_code.is_some() || error.extensions.is_some();
         let bytes_max = if is_own { MESSAGE_BYTES_MAX } else { FOREIGN_MESSAGE_BYTES_MAX };
         if error.message.len() > bytes_max {
@@ -295,6 +299,9 @@ pub fn finish(errors: &mut Vec<ServerError>) {
         }
         if let Some(argument) = argument {
             extensions.set("argument", argument);
+        }
+        if let Some(target) = merged_into {
+            extensions.set("mergedInto", target);
         }
         if let Some(Value::String(code)) = extensions.get("code") {
             METRICS.count_error(code);

@@ -198,6 +198,7 @@ mod tests {
             event_id: None,
             segments: vec![],
             metadata: None,
+            origin: None,
         };
         Commit {
             seq,

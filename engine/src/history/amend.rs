@@ -1,49 +1,84 @@
-//! Amendments: removing a member from a board, or voiding one of its events. Both are events
+//! Amendments: removing members from a board, or voiding one of a member's events. Both are events
 //! themselves.
 //!
-//! The member's entries are folded again from its history, up to exactly the head that the commit
+//! The members' entries are folded again from their history, up to exactly the head that the commit
 //! builds on. Nothing is subtracted.
 
+mod copies;
+mod dead_letters;
+mod entries;
 mod known;
 mod unarchived;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind, EventPlace};
-use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId};
-use ranking::standings_id::StandingsId;
 use ranking::store::log::Tail;
 use ranking::store::write::Writes;
-use ranking::submission::StandingsChange;
 use ranking::window::Window;
 use ranking::window::roll::Rolls;
-use ranking::window::seal::SealName;
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
 use crate::deployment::Deployment;
 use crate::partition::Partition;
 use crate::partition::change::Proposal;
 use crate::partition::follow::{Follower, Marks};
 use crate::roll::mark_new;
-use entity::archive::archived_entry;
 use entity::board;
 use entity::error::Result;
-use entity::history::{dead_letter, log_cursor, score_event};
-use known::MemberHistory;
+use entity::history::{log_cursor, score_event};
 
-/// The time limit for the void of an event that SQL refused; the next round tries again.
-const VOID_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) use copies::counting;
+use copies::remember;
+pub use dead_letters::void_dead_letters;
+use entries::{Entries, changes, gather, voided};
+pub(crate) use entries::{replayed, seal_names};
+use known::KnownHistory;
+
+/// The most entries that one commit takes away, unless a single member has more.
+const ENTRIES_MAX: usize = 20_000;
 
 /// The kinds of amendment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amendment {
-    /// Takes back all that the member has on the board.
+    /// Takes back all that the members have on the board.
     Removal,
     /// Takes back one event, a score or a removal, as if it had never been.
     Void(EventPlace),
+}
+
+/// The changes of histories in one commit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Plan<'a> {
+    /// A removal of each member that has entries.
+    Removal,
+    /// The void of an event of the only member.
+    Void(EventPlace),
+    /// Copies of a merged member's scores for the only member, as far as its history lacks them.
+    Copies(Merge<'a>),
+    /// As [`Self::Copies`], and writes nothing: checks that all of them fit.
+    Check(Merge<'a>),
+}
+
+/// The scores of a member that is being merged, on a board.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Merge<'a> {
+    /// The member.
+    pub(crate) source: &'a MemberId,
+    /// Its scores that count, in order.
+    pub(crate) scores: &'a [(EventPlace, Event)],
+}
+
+/// The origin of an amendment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// A client, who must wait while a member is being merged.
+    Client,
+    /// A merge, or the void of an event that SQL refused.
+    Upkeep,
 }
 
 /// The result of an amendment.
@@ -56,6 +91,18 @@ pub enum Amended {
     /// The history has no such event of this member on this board, or the event is a void; a void
     /// cannot be voided.
     NoSuchEvent,
+}
+
+/// An amendment of several members' histories in one commit.
+#[derive(Debug, Clone)]
+pub(crate) struct AmendedMembers {
+    /// The result.
+    pub(crate) amended: Amended,
+    /// The members whose histories have an event more.
+    pub(crate) members: Vec<MemberId>,
+    /// The number of members that were looked at, in the order given; another commit is needed for
+    /// the others.
+    pub(crate) looked_at: usize,
 }
 
 /// Amends a member's history on a board, and persists it. Tries until `deadline`. Needs SQL.
@@ -71,66 +118,82 @@ pub async fn amend(
     deadline: Instant,
 ) -> Result<Amended> {
     let partition = deployment.partition(deployment.store.partitions().of_member(board, member));
-    let mut amending = Amending {
-        board: board.clone(),
-        member: member.clone(),
-        amendment,
-        known: None,
-        sealing_before_ms: vec![],
-        archived_before_ms: None,
+    amend_one((partition, board, member), amendment, By::Client, deadline).await
+}
+
+/// As [`amend`].
+async fn amend_one(
+    (partition, board, member): (Partition<'_>, &Board, &MemberId),
+    amendment: Amendment,
+    by: By,
+    deadline: Instant,
+) -> Result<Amended> {
+    let plan = match amendment {
+        Amendment::Removal => Plan::Removal,
+        Amendment::Void(target) => Plan::Void(target),
     };
-    let done = partition.commit_with_retry(&mut amending, deadline).await?;
-    if done.commit.is_some()
+    let members = std::slice::from_ref(member);
+    let done = amend_members((partition, board, members), plan, by, deadline).await?;
+    if done.amended == Amended::Done
         && let Err(error) = partition.settle().await
     {
         // The amendment stands; readers of the history may just not see it yet.
         tracing::debug!(%partition, %error, "an amendment waits for the database");
     }
-    Ok(done.outcome)
+    Ok(done.amended)
 }
 
-/// Voids the events that SQL refused, so that they no longer count. Their clients were told of the
-/// refusal. A partition that takes no commit is tried once, and holds up no other.
-pub async fn void_dead_letters(deployment: &Deployment) -> Result<()> {
-    let mut waiting = HashSet::new();
-    for letter in dead_letter::pending(&deployment.db, None).await? {
-        if waiting.contains(&letter.partition) {
-            continue;
-        }
-        if let Err(error) = void_dead_letter(deployment, &letter).await {
-            if error.is_transient() {
-                waiting.insert(letter.partition);
-            }
-            tracing::debug!(partition = letter.partition, seq = letter.seq, %error, "a dead letter cannot be voided yet");
-        }
-    }
-    Ok(())
+/// Amends the histories of members of a partition on a board, in one commit.
+///
+/// # Errors
+/// As [`amend`].
+pub(crate) async fn amend_members(
+    (partition, board, members): (Partition<'_>, &Board, &[MemberId]),
+    plan: Plan<'_>,
+    by: By,
+    deadline: Instant,
+) -> Result<AmendedMembers> {
+    let mut amending = Amending {
+        board,
+        members,
+        plan,
+        by,
+        known: None,
+        sealing_before_ms: vec![],
+        archived_before_ms: None,
+    };
+    Ok(partition.commit_with_retry(&mut amending, deadline).await?.outcome)
 }
 
-async fn void_dead_letter(deployment: &Deployment, letter: &dead_letter::Model) -> Result<()> {
-    let (place, event) = letter.event()?;
-    let boards = board::some(&deployment.db, [event.board].into()).await?;
-    if let Some(board) = boards.get(&event.board) {
-        let deadline = Instant::now() + VOID_TIMEOUT;
-        let void = Amendment::Void(place);
-        amend(deployment, board, &event.member, void, deadline).await?;
-    }
-    Ok(())
-}
-
-struct Amending {
-    board: Board,
-    member: MemberId,
-    amendment: Amendment,
-    known: Option<MemberHistory>,
+struct Amending<'a> {
+    board: &'a Board,
+    members: &'a [MemberId],
+    plan: Plan<'a>,
+    by: By,
+    known: Option<KnownHistory>,
     /// The instants before which periods of a window are sealed, by the partition's marks.
     sealing_before_ms: Vec<((BoardNo, Window), i64)>,
     /// The instant before which scores of the partition are archived or being archived.
     archived_before_ms: Option<i64>,
 }
 
-impl Follower for Amending {
-    type Outcome = Proposal<Amended>;
+/// The events of an amendment.
+struct Planned {
+    amended: Amended,
+    events: Vec<Event>,
+    /// The entries of their members before them.
+    before: BTreeMap<MemberId, Entries>,
+    looked_at: usize,
+}
+
+impl Planned {
+    fn nothing(amended: Amended) -> Self {
+        Self { amended, events: vec![], before: BTreeMap::new(), looked_at: 1 }
+    }
+}
+
+impl Follower for Amending<'_> {
+    type Outcome = Proposal<AmendedMembers>;
 
     fn cursor(&self) -> Option<log_cursor::Model> {
         self.known.as_ref().map(|known| known.history.cursor.clone())
@@ -138,19 +201,18 @@ impl Follower for Amending {
 
     fn marks(&self, partition: Partition<'_>) -> Marks {
         let seen = self.known.as_ref().and_then(|known| known.seen_in(partition.dedup));
-        Marks { board: self.board.no, seals: seal_names(&self.board), seen }
+        let members = self.members.to_vec();
+        Marks { board: self.board.no, seals: seal_names(self.board), members, seen }
     }
 
-    async fn read_sql(
-        &mut self,
-        partition: Partition<'_>,
-    ) -> Result<ControlFlow<Proposal<Amended>>> {
+    async fn read_sql(&mut self, partition: Partition<'_>) -> Result<ControlFlow<Self::Outcome>> {
         self.known = match self.known.take() {
             None => Some(self.read(partition).await?),
             Some(known) => {
-                let of_member = score_event::of_member(self.board.no, self.member.as_str());
-                let history = known.history.advance(partition, of_member).await?;
-                history.map(|history| MemberHistory { history, ..known })
+                let keys = self.members.iter().map(MemberId::as_str);
+                let of_members = score_event::of_members(self.board, keys);
+                let history = known.history.advance(partition, of_members).await?;
+                history.map(|history| KnownHistory { history, ..known })
             }
         };
         Ok(ControlFlow::Continue(()))
@@ -161,7 +223,7 @@ impl Follower for Amending {
         partition: Partition<'_>,
         tail: Tail,
         _: usize,
-    ) -> Result<ControlFlow<Proposal<Amended>>> {
+    ) -> Result<ControlFlow<Self::Outcome>> {
         // Read after the head: an archive job writes its mark first and moves the head afterwards.
         let mark = partition.archive_mark(self.board.no).await?;
         let known = self.known.take().filter(|known| known.mark == mark);
@@ -172,157 +234,145 @@ impl Follower for Amending {
             true => board::archived_before_ms(&partition.db, self.board.no).await?,
             false => mark.archived_before_ms,
         };
-        tail.board.check(&self.board)?;
-        known.history.extend(partition, &self.board, &tail.commits);
-        let seen = known.seen_in(partition.dedup);
-        let forget = match (&seen, &tail.seen, self.amendment) {
-            (Some(seen), Some(value), Amendment::Void(target))
-                if known.is_seen_as(value, partition.no, target)? =>
-            {
-                Some(seen)
-            }
-            _ => None,
-        };
+        tail.board.check(self.board)?;
+        match self.by {
+            By::Client => tail.members.iter().try_for_each(|mark| mark.check())?,
+            By::Upkeep => self.check_step(partition).await?,
+        }
+        known.history.extend(partition, self.board, &tail.commits);
         // The persister corrects sealed entries.
-        let seals = seal_names(&self.board);
+        let seals = seal_names(self.board);
         let marks = seals.iter().zip(&tail.seals);
         self.sealing_before_ms =
             marks.map(|(name, mark)| ((name.board, name.window), mark.sealing_before_ms)).collect();
-        let proposal = self.fold(partition, &tail, &known, forget)?;
+        let proposal = self.fold(partition, &tail, &known)?;
         self.known = Some(known);
         Ok(ControlFlow::Break(proposal))
     }
 }
 
-impl Amending {
+impl Amending<'_> {
     /// Folds the amendment onto a history that ends at the head of `tail`.
     fn fold(
         &self,
         partition: Partition<'_>,
         tail: &Tail,
-        known: &MemberHistory,
-        forget: Option<&(i64, String)>,
-    ) -> Result<Proposal<Amended>> {
+        known: &KnownHistory,
+    ) -> Result<Proposal<AmendedMembers>> {
         let now_ms = partition.clock.now_ms();
         let rolls = Rolls { marks: tail.rolls.clone(), now_ms };
-        let nothing = |outcome: Amended| Proposal::onto(tail, outcome);
-        let events = known.history.of(self.member.as_str());
-        let before = self.entries(&known.archived, events, &rolls)?;
-        let kind = match self.amendment {
-            Amendment::Removal if before.is_empty() => return Ok(nothing(Amended::Nothing)),
-            Amendment::Removal => EventKind::Removal,
-            Amendment::Void(target) => {
-                let event = events.iter().find(|(place, _)| *place == target);
-                if event.is_none_or(|(_, event)| matches!(event.kind, EventKind::Void { .. })) {
-                    return Ok(nothing(Amended::NoSuchEvent));
-                }
-                if voided(events).contains(&target) {
-                    return Ok(nothing(Amended::Nothing));
-                }
-                if !known.refused.contains(&target) {
-                    self.check_unarchived(known, target)?;
-                }
-                EventKind::Void { target }
-            }
+        let Planned { amended, events, before, looked_at } = match self.plan {
+            Plan::Removal => self.removals(known, &rolls)?,
+            Plan::Void(target) => self.void(known, target, &rolls)?,
+            Plan::Copies(merge) => self.copies(known, merge, &rolls)?,
+            Plan::Check(merge) => self.check_copies(known, merge, &rolls)?,
         };
-        let event = Event {
+        let members = before.keys().cloned().collect();
+        let outcome = AmendedMembers { amended, members, looked_at };
+        let nothing = Proposal::onto(tail, outcome);
+        if events.is_empty() {
+            return Ok(nothing);
+        }
+        let commit = tail.head.next(rand::random(), now_ms, events);
+        let mut changed = Entries::new();
+        for (member, before) in before {
+            let new = commit.places(partition.no).filter(|(_, event)| event.member == member);
+            let new = new.map(|(place, event)| (place, event.clone()));
+            let history = known.history.of(member.as_str()).iter().cloned();
+            let history: Vec<_> = history.chain(new).collect();
+            let after = self.entries(known, &member, &history, &rolls)?;
+            gather(&mut changed, changes(before, after));
+        }
+        let mut writes = Writes::default();
+        let keys = partition.store.keys();
+        for change in changed.values() {
+            writes.change(keys, partition.no, change);
+            mark_new(&mut writes, partition, self.board, &change.id, &rolls)?;
+        }
+        if let Plan::Copies(_) = self.plan {
+            remember(&mut writes, partition, &commit);
+        }
+        if let (Some((bucket, field)), Some(value), Plan::Void(target)) =
+            (known.seen_in(partition.dedup), &tail.seen, self.plan)
+            && known.is_seen_as(value, partition.no, target)?
+        {
+            writes.forget_seen(&keys.seen(partition.no, bucket), &field);
+        }
+        Ok(Proposal { commit: Some((commit, writes)), ..nothing })
+    }
+
+    /// A removal of each member that has entries.
+    fn removals(&self, known: &KnownHistory, rolls: &Rolls) -> ranking::Result<Planned> {
+        let (mut events, mut before) = (vec![], BTreeMap::new());
+        let (mut count, mut looked_at) = (0, 0);
+        for member in self.members {
+            let entries = self.entries(known, member, known.history.of(member.as_str()), rolls)?;
+            count += entries.len();
+            if count > ENTRIES_MAX && looked_at > 0 {
+                break;
+            }
+            looked_at += 1;
+            if !entries.is_empty() {
+                events.push(self.event(member, EventKind::Removal));
+                before.insert(member.clone(), entries);
+            }
+        }
+        let amended = if events.is_empty() { Amended::Nothing } else { Amended::Done };
+        Ok(Planned { amended, events, before, looked_at })
+    }
+
+    /// The void of an event of the only member.
+    fn void(
+        &self,
+        known: &KnownHistory,
+        target: EventPlace,
+        rolls: &Rolls,
+    ) -> ranking::Result<Planned> {
+        let [member] = self.members else {
+            return Ok(Planned::nothing(Amended::NoSuchEvent));
+        };
+        let events = known.history.of(member.as_str());
+        let event = events.iter().find(|(place, _)| *place == target);
+        if event.is_none_or(|(_, event)| matches!(event.kind, EventKind::Void { .. })) {
+            return Ok(Planned::nothing(Amended::NoSuchEvent));
+        }
+        if voided(events).contains(&target) {
+            return Ok(Planned::nothing(Amended::Nothing));
+        }
+        if !known.refused.contains(&target) {
+            self.check_unarchived(known, member, target)?;
+        }
+        let before =
+            BTreeMap::from([(member.clone(), self.entries(known, member, events, rolls)?)]);
+        let events = vec![self.event(member, EventKind::Void { target })];
+        Ok(Planned { events, before, ..Planned::nothing(Amended::Done) })
+    }
+
+    fn event(&self, member: &MemberId, kind: EventKind) -> Event {
+        Event {
             board: self.board.no,
             generation: self.board.generation,
-            member: self.member.clone(),
+            member: member.clone(),
             kind,
             event_id: None,
             segments: vec![],
             metadata: None,
-        };
-        let commit = tail.head.next(rand::random(), now_ms, vec![event.clone()]);
-        let place = EventPlace { partition: partition.no, seq: commit.seq, index: 0 };
-        let events: Vec<_> = events.iter().cloned().chain([(place, event)]).collect();
-        let after = self.entries(&known.archived, &events, &rolls)?;
-        let mut writes = Writes::default();
-        let keys = partition.store.keys();
-        for change in changes(before, after) {
-            writes.change(keys, partition.no, &change);
-            mark_new(&mut writes, partition, &self.board, &change.id, &rolls)?;
+            origin: None,
         }
-        if let Some((bucket, field)) = forget {
-            writes.forget_seen(&keys.seen(partition.no, *bucket), field);
-        }
-        Ok(Proposal { commit: Some((commit, writes)), ..nothing(Amended::Done) })
     }
-}
 
-impl Amending {
-    /// The entries in Redis that follow from a member's history, by standings.
+    /// The entries in Redis that follow from a member's history.
     fn entries(
         &self,
-        archived: &[archived_entry::Model],
+        known: &KnownHistory,
+        member: &MemberId,
         events: &[(EventPlace, Event)],
         rolls: &Rolls,
-    ) -> ranking::Result<BTreeMap<StandingsId, StandingsChange>> {
+    ) -> ranking::Result<Entries> {
         let sealed = self.sealing_before_ms.iter().copied();
-        let replay = replayed(&self.board, &self.member, archived, events, rolls, sealed)?;
+        let archived = known.archived_of(member);
+        let replay = replayed(self.board, member, archived, events, rolls, sealed)?;
         let changes = replay.changes()?.into_iter();
         Ok(changes.map(|change| (change.id.clone(), change)).collect())
     }
-}
-
-/// Folds a member's history: the sums of its archived events in `all`, then its events. Periods
-/// that are being sealed are skipped.
-pub(crate) fn replayed(
-    board: &Board,
-    member: &MemberId,
-    archived: &[archived_entry::Model],
-    events: &[(EventPlace, Event)],
-    rolls: &Rolls,
-    sealing_before_ms: impl IntoIterator<Item = ((BoardNo, Window), i64)>,
-) -> ranking::Result<Replay> {
-    let replay = Replay::without(voided(events), rolls.now_ms).rolled(board.no, rolls.clone());
-    let mut replay = replay.skipping_before(sealing_before_ms);
-    for row in archived {
-        if let Some(state) = row.state() {
-            replay.begin_with(board, member, &row.segment, state);
-        }
-    }
-    for (place, event) in events {
-        replay.apply(board, *place, event)?;
-    }
-    Ok(replay)
-}
-
-/// The events that a history voids.
-fn voided(events: &[(EventPlace, Event)]) -> HashSet<EventPlace> {
-    let target = |(_, event): &(EventPlace, Event)| match event.kind {
-        EventKind::Void { target } => Some(target),
-        _ => None,
-    };
-    events.iter().filter_map(target).collect()
-}
-
-/// The seals of a board's windows that have periods.
-pub(crate) fn seal_names(board: &Board) -> Vec<SealName> {
-    let name = |(&window, added): (&Window, &ranking::board::Added)| {
-        let name = SealName { board: board.no, generation: added.generation, window };
-        window.has_periods().then_some(name)
-    };
-    board.added.iter().filter_map(name).collect()
-}
-
-/// The changes that lead from one state to the other.
-fn changes(
-    mut before: BTreeMap<StandingsId, StandingsChange>,
-    after: BTreeMap<StandingsId, StandingsChange>,
-) -> Vec<StandingsChange> {
-    let mut changes = vec![];
-    for (id, change) in after {
-        if before.remove(&id).as_ref() != Some(&change) {
-            changes.push(change);
-        }
-    }
-    for mut change in before.into_values() {
-        for (_, key) in &mut change.entries {
-            *key = None;
-        }
-        changes.push(change);
-    }
-    changes
 }

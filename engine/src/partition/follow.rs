@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use ranking::id::BoardNo;
+use ranking::id::{BoardNo, MemberId};
 use ranking::store::log::Tail;
 use ranking::window::seal::SealName;
 
@@ -23,6 +23,7 @@ pub(crate) const READS_MAX: usize = 20;
 pub(crate) struct Marks {
     pub board: BoardNo,
     pub seals: Vec<SealName>,
+    pub members: Vec<MemberId>,
     /// The bucket and field of an event id.
     pub seen: Option<(i64, String)>,
 }
@@ -108,7 +109,8 @@ impl Partition<'_> {
     async fn tail_to_head(self, cursor: &log_cursor::Model, marks: &Marks) -> Result<Option<Tail>> {
         let (from, store) = (cursor.seq as u64, &self.store);
         let seen = marks.seen.as_ref().map(|(bucket, field)| (*bucket, field.as_str()));
-        let tail = store.tail(self.no, from, TAIL_MAX, marks.board, &marks.seals, seen).await?;
+        let asked = (marks.board, &marks.seals[..], &marks.members[..]);
+        let tail = store.tail(self.no, from, TAIL_MAX, asked, seen).await?;
         let end = tail
             .commits
             .last()

@@ -225,6 +225,7 @@ mod tests {
                 event_id: None,
                 segments: vec![],
                 metadata,
+                origin: None,
             };
             let commit = head.next([random + number; 32], 1, vec![score]);
             head = head.moved_to(&commit);

@@ -319,8 +319,8 @@ impl Staged<'_> {
         );
         let sealed = self.sealing_before_ms.iter();
         let sealed = sealed.map(|(&window, &before_ms)| ((no, window), before_ms));
-        let archived: Vec<archived_entry::Model> = archived.into_values().collect();
-        let replay = replayed(self.board, member, &archived, &events, &self.rolls, sealed)?;
+        let archived = archived.values();
+        let replay = replayed(self.board, member, archived, &events, &self.rolls, sealed)?;
         let states = replay.states_of_member(no, member);
         let meant = states.filter(|(id, _, _)| self.windows.contains(&id.window));
         let owned = |(id, period, state): (&StandingsId, &Period, State)| {
@@ -343,7 +343,7 @@ impl Follower for Staged<'_> {
     }
 
     fn marks(&self, _: Partition<'_>) -> Marks {
-        Marks { board: self.board.no, seals: self.seals.clone(), seen: None }
+        Marks { board: self.board.no, seals: self.seals.clone(), members: vec![], seen: None }
     }
 
     async fn read_sql(&mut self, _: Partition<'_>) -> Result<ControlFlow<Option<Tail>>> {

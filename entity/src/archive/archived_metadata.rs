@@ -96,6 +96,7 @@ impl Model {
             event_id: None,
             segments: segments::of(&self.segments)?,
             metadata: self.metadata.as_deref().map(Metadata::stored),
+            origin: None,
         };
         Ok((place, event))
     }

@@ -220,6 +220,7 @@ mod tests {
             event_id: None,
             segments: vec![],
             metadata: None,
+            origin: None,
         }
     }
 

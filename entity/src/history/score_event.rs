@@ -70,6 +70,9 @@ pub struct Model {
     pub salt: Vec<u8>,
     /// The metadata of a score, as JSON.
     pub metadata: Option<String>,
+    /// The place of the event that a score is a copy of, of a member that was merged into this one:
+    /// `partition/seq/index`.
+    pub origin: Option<String>,
 }
 
 no_relations!();
@@ -104,6 +107,7 @@ impl Model {
             event_id: self.event_id.as_deref().map(EventId::new).transpose()?,
             segments: self.segments()?,
             metadata: self.metadata.as_deref().map(Metadata::stored),
+            origin: self.origin.as_deref().map(str::parse).transpose()?,
         })
     }
 
@@ -166,6 +170,7 @@ impl Model {
             void_index: target.map(|target| target.index as i32),
             salt: commit.salt(index).to_vec(),
             metadata: event.metadata.as_ref().map(ToString::to_string),
+            origin: event.origin.as_ref().map(ToString::to_string),
         }
     }
 }
@@ -238,6 +243,24 @@ pub fn history_of(board: &Board, member: &str) -> Select<Entity> {
 
 fn events_of(board: BoardNo, member: &str) -> Select<Entity> {
     Entity::find().filter(Column::BoardNo.eq(board.0)).filter(Column::Member.eq(member))
+}
+
+/// The histories of members on a board, each in order, across all layouts of the board. The call
+/// takes at most some thousand members.
+pub fn of_members<'a>(board: &Board, members: impl IntoIterator<Item = &'a str>) -> Select<Entity> {
+    let of_members =
+        Entity::find().filter(Column::BoardNo.eq(board.no.0)).filter(Column::Member.is_in(members));
+    in_order(of_members, board)
+}
+
+/// The origins of the copies among a member's events on a board.
+pub async fn origins(
+    db: &impl ConnectionTrait,
+    board: BoardNo,
+    member: &str,
+) -> Result<Vec<String>, DbErr> {
+    let copies = events_of(board, member).filter(Column::Origin.is_not_null());
+    copies.select_only().column(Column::Origin).into_tuple().all(db).await
 }
 
 /// A member's events on a board, by seq. That is the order of the history only if they all lie in
@@ -367,34 +390,4 @@ pub async fn voided_of_member(
     let amendments = of_member(board, member).filter(Column::AtMs.is_null());
     let voids = amendments.filter(Column::VoidSeq.is_in(seqs)).all(db).await?;
     Ok(voids.iter().filter_map(Model::voids).collect())
-}
-
-/// The event ids that a board's history holds.
-pub async fn event_ids(
-    db: &impl ConnectionTrait,
-    board: BoardNo,
-) -> Result<HashSet<String>, DbErr> {
-    let select = Entity::find().select_only().column(Column::EventId);
-    let ids: Vec<Option<String>> =
-        select.filter(Column::BoardNo.eq(board.0)).into_tuple().all(db).await?;
-    Ok(ids.into_iter().flatten().collect())
-}
-
-/// The boards, members and event ids of those events of a commit that have one of these ids.
-pub async fn of_ids(
-    db: &impl ConnectionTrait,
-    partition: PartitionNo,
-    seq: u64,
-    event_ids: Vec<&str>,
-) -> Result<HashSet<(i64, String, String)>, DbErr> {
-    let found: Vec<(i64, String, String)> = Entity::find()
-        .select_only()
-        .columns([Column::BoardNo, Column::Member, Column::EventId])
-        .filter(Column::Partition.eq(i32::from(partition)))
-        .filter(Column::Seq.eq(seq as i64))
-        .filter(Column::EventId.is_in(event_ids))
-        .into_tuple()
-        .all(db)
-        .await?;
-    Ok(found.into_iter().collect())
 }

@@ -4,7 +4,10 @@ use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, Condition, QuerySelect};
 
-use crate::sql::begin;
+use crate::sql::{begin, insert_chunked};
+
+/// The most friends of one member.
+pub const FRIENDS_MAX: usize = 10_000;
 
 /// A row of `friendship`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -66,6 +69,30 @@ pub async fn insert<'a>(
     }
     transaction.commit().await?;
     Ok(None)
+}
+
+/// Gives the friends of one member to another, who keeps its own, and is no friend of itself.
+pub async fn give(
+    db: &impl ConnectionTrait,
+    from: &str,
+    to: &str,
+    now_ms: i64,
+) -> Result<(), DbErr> {
+    let friends = friends(db, from).await?.into_iter().filter(|friend| friend != to);
+    let rows = friends.map(|friend| {
+        let (low, high) = if *friend < *to { (&*friend, to) } else { (to, &*friend) };
+        ActiveModel {
+            low: Set(low.to_owned()),
+            high: Set(high.to_owned()),
+            created_at_ms: Set(now_ms),
+        }
+    });
+    let known =
+        OnConflict::columns([Column::Low, Column::High]).do_nothing_on([Column::Low]).to_owned();
+    insert_chunked::<Entity, _>(db, rows.collect(), Some(known)).await?;
+    let of_source = Condition::any().add(Column::Low.eq(from)).add(Column::High.eq(from));
+    Entity::delete_many().filter(of_source).exec(db).await?;
+    Ok(())
 }
 
 /// Ends a friendship; does nothing if there is none.

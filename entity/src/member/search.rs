@@ -71,8 +71,9 @@ impl Prefix {
     }
 }
 
-/// The condition as a range, which an index can answer, as text is compared by bytes.
-fn starts_with(column: Column, prefix: &str) -> Condition {
+/// The condition that a text begins with a prefix, as a range, which an index can answer, as text
+/// is compared by bytes.
+pub(crate) fn starts_with(column: impl ColumnTrait, prefix: &str) -> Condition {
     let range = Condition::all().add(column.gte(prefix));
     match end_of(prefix) {
         Some(end) => range.add(column.lt(end)),

@@ -8,8 +8,9 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{Event, EventKind};
+use super::{Event, EventKind, EventPlace};
 use crate::error::{Error, Result};
+use crate::metadata::Metadata;
 
 /// The version of this format. A later one gets another number, and ids of this one stay as they
 /// are.
@@ -99,9 +100,7 @@ pub fn leaf(version: u8, salt: &[u8], event: &Event) -> Result<Leaf> {
         EventKind::Removal => bytes.push(2),
         EventKind::Void { target } => {
             bytes.push(3);
-            bytes.extend(target.partition.0.to_be_bytes());
-            bytes.extend(target.seq.to_be_bytes());
-            bytes.extend(target.index.to_be_bytes());
+            place(&mut bytes, target);
         }
     }
     bytes.push(event.event_id.is_some().into());
@@ -112,9 +111,13 @@ pub fn leaf(version: u8, salt: &[u8], event: &Event) -> Result<Leaf> {
     for segment in &event.segments {
         text(&mut bytes, segment);
     }
-    // The bytes before say where they end, so that an event without metadata is as it always was.
-    if let Some(metadata) = &event.metadata {
-        text(&mut bytes, metadata.as_str());
+    // The bytes before say where they end, so that an event without metadata or an origin is as it
+    // always was. No metadata is an empty text.
+    if event.metadata.is_some() || event.origin.is_some() {
+        text(&mut bytes, event.metadata.as_ref().map_or("", Metadata::as_str));
+    }
+    if let Some(origin) = event.origin {
+        place(&mut bytes, origin);
     }
     Ok(Sha256::digest(&bytes).into())
 }
@@ -148,6 +151,12 @@ fn check_length(what: &str, bytes: &[u8], length: usize) -> Result<()> {
     Err(Error::corrupt(format!("{what} of {} bytes: expected {length}", bytes.len())))
 }
 
+fn place(bytes: &mut Vec<u8>, place: EventPlace) {
+    bytes.extend(place.partition.0.to_be_bytes());
+    bytes.extend(place.seq.to_be_bytes());
+    bytes.extend(place.index.to_be_bytes());
+}
+
 fn text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend((text.len() as u32).to_be_bytes());
     bytes.extend(text.as_bytes());
@@ -177,7 +186,6 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commit::EventPlace;
     use crate::commit::tests::event;
     use crate::id::{BoardNo, EventId, MemberId, PartitionNo};
     use proptest::prelude::*;
@@ -191,6 +199,7 @@ mod tests {
             event_id: None,
             segments: vec![],
             metadata: None,
+            origin: None,
         }
     }
 

@@ -48,18 +48,27 @@ struct EventWire {
     /// The metadata, as a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     md: Option<String>,
+    /// The place of the event that it is a copy of: partition, seq, index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    o: Option<(u16, u64, u32)>,
 }
 
-/// The version of a commit none of whose events has metadata.
+/// The version of a commit none of whose events has metadata or an origin.
 const WIRE_VERSION: u8 = 2;
 
-/// The version of the others: programs from before metadata leave them to later ones.
+/// The version of those with metadata: programs from before metadata leave them to later ones.
 const WIRE_VERSION_OF_METADATA: u8 = 3;
 
+/// The version of those with origins.
+const WIRE_VERSION_OF_ORIGINS: u8 = 4;
+
 fn wire_version(events: &[Event]) -> u8 {
-    match events.iter().any(|event| event.metadata.is_some()) {
-        true => WIRE_VERSION_OF_METADATA,
-        false => WIRE_VERSION,
+    if events.iter().any(|event| event.origin.is_some()) {
+        WIRE_VERSION_OF_ORIGINS
+    } else if events.iter().any(|event| event.metadata.is_some()) {
+        WIRE_VERSION_OF_METADATA
+    } else {
+        WIRE_VERSION
     }
 }
 
@@ -93,7 +102,7 @@ impl Commit {
     /// this version, or of no program of Laurel.
     pub fn other_version(text: &str) -> Option<u64> {
         let wire: AnyWire = serde_json::from_str(text).ok()?;
-        let own = u64::from(WIRE_VERSION)..=u64::from(WIRE_VERSION_OF_METADATA);
+        let own = u64::from(WIRE_VERSION)..=u64::from(WIRE_VERSION_OF_ORIGINS);
         Some(wire.v).filter(|version| !own.contains(version))
     }
 
@@ -104,9 +113,9 @@ impl Commit {
     pub fn from_log(seq: u64, text: &str) -> Result<Self> {
         let wire: CommitWire = serde_json::from_str(text)
             .map_err(|error| Error::corrupt(format!("log entry {seq}: {error}")))?;
-        if !(WIRE_VERSION..=WIRE_VERSION_OF_METADATA).contains(&wire.v) {
+        if !(WIRE_VERSION..=WIRE_VERSION_OF_ORIGINS).contains(&wire.v) {
             return Err(Error::corrupt(format!(
-                "log entry {seq} has version {}; this program reads {WIRE_VERSION} and {WIRE_VERSION_OF_METADATA}",
+                "log entry {seq} has version {}; this program reads {WIRE_VERSION} to {WIRE_VERSION_OF_ORIGINS}",
                 wire.v
             )));
         }
@@ -145,10 +154,7 @@ impl From<&Event> for EventWire {
         let (s, t, sent, x) = match event.kind {
             EventKind::Score { score, at_ms, at_sent } => (Some(score), Some(at_ms), at_sent, None),
             EventKind::Removal => (None, None, false, None),
-            EventKind::Void { target } => {
-                let EventPlace { partition, seq, index } = target;
-                (None, None, false, Some((partition.0, seq, index)))
-            }
+            EventKind::Void { target } => (None, None, false, Some(wire_place(target))),
         };
         let id = event.event_id.as_ref().map(ToString::to_string);
         Self {
@@ -162,8 +168,17 @@ impl From<&Event> for EventWire {
             id,
             seg: event.segments.clone(),
             md: event.metadata.as_ref().map(ToString::to_string),
+            o: event.origin.map(wire_place),
         }
     }
+}
+
+fn wire_place(EventPlace { partition, seq, index }: EventPlace) -> (u16, u64, u32) {
+    (partition.0, seq, index)
+}
+
+fn place_of((partition, seq, index): (u16, u64, u32)) -> EventPlace {
+    EventPlace { partition: PartitionNo(partition), seq, index }
 }
 
 impl EventWire {
@@ -173,9 +188,7 @@ impl EventWire {
                 EventKind::Score { score, at_ms, at_sent: self.sent }
             }
             (None, None, None) => EventKind::Removal,
-            (None, None, Some((partition, seq, index))) => EventKind::Void {
-                target: EventPlace { partition: PartitionNo(partition), seq, index },
-            },
+            (None, None, Some(target)) => EventKind::Void { target: place_of(target) },
             _ => {
                 return Err(Error::corrupt(
                     "an event in the log is neither a score with its time, nor a removal, nor a void",
@@ -190,6 +203,7 @@ impl EventWire {
             event_id: self.id.as_deref().map(EventId::new).transpose()?,
             segments: self.seg,
             metadata: self.md.as_deref().map(Metadata::stored),
+            origin: self.o.map(place_of),
         })
     }
 }
@@ -255,8 +269,12 @@ mod tests {
         let with_metadata = root().next([7; 32], 5, vec![with_metadata]).to_log();
         assert!(with_metadata.contains(r#""v":3"#), "{with_metadata}");
         assert_eq!(Commit::other_version(&with_metadata), None);
-        let later = text.replacen(r#""v":2"#, r#""v":4,"new":[]"#, 1);
-        assert_eq!(Commit::other_version(&later), Some(4));
+        let copy = r#"{"b":1,"g":1,"m":"ann","s":1,"t":1,"o":[3,7,1]}"#;
+        let with_origin = root().next([7; 32], 5, vec![Event::from_text(copy).unwrap()]).to_log();
+        assert!(with_origin.contains(r#""v":4"#), "{with_origin}");
+        assert_eq!(Commit::other_version(&with_origin), None);
+        let later = text.replacen(r#""v":2"#, r#""v":5,"new":[]"#, 1);
+        assert_eq!(Commit::other_version(&later), Some(5));
         for foreign in ["", "{}", "null", r#"{"v":3}"#, r#"{"v":"3","id":"","parent":""}"#] {
             assert_eq!(Commit::other_version(foreign), None, "{foreign}");
         }

@@ -123,6 +123,7 @@ mod tests {
             event_id: None,
             segments: if kind == 1 { vec!["region:eu".into()] } else { vec![] },
             metadata: None,
+            origin: None,
         };
         let fields = (0_u8..3, 0_i64..10, 0..6 * DAY_MS, 0_u8..6);
         proptest::collection::vec(fields.prop_map(event), 0..30)

@@ -114,6 +114,7 @@ mod tests {
             event_id: None,
             segments: if kind == 1 { vec!["region:eu".into()] } else { vec![] },
             metadata: None,
+            origin: None,
         };
         let fields = (0_u8..3, DAY_MS..41 * DAY_MS, 0_u8..6);
         proptest::collection::vec(fields.prop_map(event), 0..20)

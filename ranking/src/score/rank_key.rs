@@ -5,6 +5,8 @@
 //! smaller key ranks higher on every board. Direction and tie-break are encoded here and, as polars
 //! expressions that a property test holds equal, in `analytics`.
 
+use std::ops::Range;
+
 use crate::board::{Direction, TieBreak};
 use crate::error::{Error, Result};
 
@@ -116,6 +118,18 @@ impl KeyLayout {
         (score, ticks)
     }
 
+    /// The time fields of the keys reached in a range of ticks after the period's first one; `None`
+    /// if ties go by member.
+    pub fn time_fields(self, ticks: Range<i64>) -> Option<Range<i64>> {
+        let count = self.time_max() + 1;
+        let (first, end) = (ticks.start.clamp(0, count), ticks.end.clamp(0, count));
+        match self.tie_break {
+            TieBreak::Member => None,
+            TieBreak::Earliest => Some(first..end),
+            TieBreak::Latest => Some(count - end..count - first),
+        }
+    }
+
     /// The smallest key with the score of `key`: a smaller key has a better score.
     pub fn first_of_score(self, key: RankKey) -> RankKey {
         RankKey((key.0 >> self.time_bits) << self.time_bits)
@@ -195,6 +209,15 @@ mod tests {
             prop_assert_eq!(layout.decode(key), (a.0, (layout.tie_break != TieBreak::Member).then_some(a.1)));
             prop_assert_eq!(RankKey::from_f64(key.to_redis().parse().unwrap()), Ok(key));
             prop_assert_eq!(RankKey::from_i64(key.to_i64()), Ok(key));
+        }
+
+        #[test]
+        fn a_range_of_ticks_is_one_of_time_fields((layout, [a, b]) in places()) {
+            let field = layout.encode(a.0, a.1).unwrap().to_i64() % (1 << layout.time_bits());
+            let is_in = |ticks| layout.time_fields(ticks).map(|fields| fields.contains(&field));
+            let timed = |is_in| (layout.tie_break != TieBreak::Member).then_some(is_in);
+            prop_assert_eq!(is_in(b.1..i64::MAX), timed(a.1 >= b.1));
+            prop_assert_eq!(is_in(i64::MIN..b.1), timed(a.1 < b.1));
         }
 
         #[test]

@@ -13,7 +13,8 @@
 //! laurel:{3}:gen            hash of marks: board number → its generation unless it is 1,
 //!                           or "held 7" during a move to generation 7, or "deleted";
 //!                           12.1:daily → progress of sealing in a window;
-//!                           12:layout → the generation that began its layout unless it is 1
+//!                           12:layout → the generation that began its layout unless it is 1;
+//!                           member:ann → "held" during a merge of that member, or "into bob"
 //! laurel:{3}:periods:12.1:region%3Aeu:daily
 //!                           sorted set: label of a period that had an entry → its start, Unix ms
 //! laurel:{3}:rolls:12       hash: series of a rolling window, as 1:region%3Aeu:7d → its progress,

@@ -11,7 +11,8 @@ use super::{Store, decode};
 use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
-use crate::id::{BoardNo, PartitionNo};
+use crate::id::{BoardNo, MemberId, PartitionNo};
+use crate::merge::{MemberMark, member_field};
 use crate::window::roll::RollMark;
 use crate::window::seal::{SealMark, SealName};
 
@@ -209,6 +210,8 @@ pub struct Tail {
     pub rolls: HashMap<String, RollMark>,
     /// The marks of the requested seals.
     pub seals: Vec<SealMark>,
+    /// The marks of the requested members.
+    pub members: Vec<MemberMark>,
     /// The record of the requested event id.
     pub seen: Option<String>,
 }
@@ -266,12 +269,12 @@ impl Store {
         seals: &[SealName],
         seen: Option<(i64, &str)>,
     ) -> Result<Tail> {
-        self.tail(partition, u64::MAX - 1, 1, board, seals, seen).await
+        self.tail(partition, u64::MAX - 1, 1, (board, seals, &[]), seen).await
     }
 
-    /// The commits after `seq`, at most `count`, with the marks of a board and of some seals, and
-    /// the value of an event id (a seen hash and its field). One round trip: `GET`, `XRANGE`,
-    /// `HMGET`, `HGETALL`, `HGET` in a transaction.
+    /// The commits after `seq`, at most `count`, with the marks of a board, of some seals and of
+    /// some members, and the value of an event id (a seen hash and its field). One round trip:
+    /// `GET`, `XRANGE`, `HMGET`, `HGETALL`, `HGET` in a transaction.
     ///
     /// # Errors
     /// As [`Store::log_after`].
@@ -280,8 +283,7 @@ impl Store {
         partition: PartitionNo,
         seq: u64,
         count: usize,
-        board: BoardNo,
-        seals: &[SealName],
+        (board, seals, members): (BoardNo, &[SealName], &[MemberId]),
         seen: Option<(i64, &str)>,
     ) -> Result<Tail> {
         let keys = self.keys();
@@ -292,6 +294,9 @@ impl Store {
         let marks = pipe.cmd("HMGET").arg(keys.board_marks(partition)).arg(board.0);
         for seal in seals {
             marks.arg(seal.field());
+        }
+        for member in members {
+            marks.arg(member_field(member));
         }
         pipe.cmd("HGETALL").arg(keys.rolls(partition, board));
         if let Some((bucket, field)) = seen {
@@ -305,11 +310,16 @@ impl Store {
         let marks: Vec<Option<String>> = decode(answers.next())?;
         let mut marks = marks.into_iter();
         let board = BoardMark::parse(marks.next().flatten().as_deref())?;
+        let of_seals = marks.by_ref().take(seals.len());
+        let seals = of_seals.map(|mark| SealMark::parse(mark.as_deref())).collect::<Result<_>>()?;
+        let members =
+            marks.map(|mark| MemberMark::parse(mark.as_deref())).collect::<Result<_>>()?;
         Ok(Tail {
             head,
             commits,
             board,
-            seals: marks.map(|mark| SealMark::parse(mark.as_deref())).collect::<Result<_>>()?,
+            seals,
+            members,
             rolls: marks_of(decode(answers.next())?)?,
             seen: match seen {
                 Some(_) => decode(answers.next())?,

@@ -4,6 +4,7 @@ use super::{Store, decode, foreign_key};
 use crate::board::mark::BoardMark;
 use crate::error::{Error, Result};
 use crate::id::PartitionNo;
+use crate::merge::{MemberMark, member_field};
 use crate::score::rank_key::RankKey;
 use crate::store::write::Dedup;
 use crate::submission::{Snapshot, Wanted};
@@ -41,10 +42,10 @@ fn next_of<T: FromRedisValue + Clone>(
 
 impl Store {
     /// Reads the state of a partition for a fold, at one moment. One round trip: `EVALSHA` of a
-    /// script with `GET`, `XLEN`, an `HMGET` of the marks of boards and seals, one for each board's
-    /// rolling windows, one for each bucket of the dedup window, and a `ZMSCORE` for each of the
-    /// standings; O(event ids · buckets + members). One more if the clock of Redis has come
-    /// to another bucket since the last snapshot, and for the first one.
+    /// script with `GET`, `XLEN`, an `HMGET` of the marks of boards, seals and members, one for
+    /// each board's rolling windows, one for each bucket of the dedup window, and a `ZMSCORE` for
+    /// each of the standings; O(event ids · buckets + members). One more if the clock of Redis has
+    /// come to another bucket since the last snapshot, and for the first one.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` if a key of marks or event ids has a foreign type or
@@ -91,8 +92,11 @@ impl Store {
         let log_bytes = next(&mut answer)?;
         let mut answer = answer.zip(read_keys);
         let marks: Vec<Option<String>> =
-            next_of(&mut answer, wanted.boards.len() + wanted.seals.len())?;
-        let (boards, seals) = marks.split_at(wanted.boards.len().min(marks.len()));
+            next_of(&mut answer, wanted.boards.len() + wanted.seals.len() + wanted.members.len())?;
+        let (boards, marks) = marks.split_at(wanted.boards.len().min(marks.len()));
+        let (seals, members) = marks.split_at(wanted.seals.len().min(marks.len()));
+        let members =
+            members.iter().map(|mark| MemberMark::parse(mark.as_deref())).collect::<Result<_>>()?;
         let boards =
             boards.iter().map(|mark| BoardMark::parse(mark.as_deref())).collect::<Result<_>>()?;
         let mut rolls = Vec::with_capacity(wanted.rolls.len());
@@ -117,7 +121,18 @@ impl Store {
                 Err(error) => vec![Err(error); members.len()],
             });
         let keys = keys.collect();
-        Ok(Snapshot { head, log_len, log_bytes, clock_ms, boards, rolls, seals, seen, keys })
+        Ok(Snapshot {
+            head,
+            log_len,
+            log_bytes,
+            clock_ms,
+            boards,
+            rolls,
+            seals,
+            members,
+            seen,
+            keys,
+        })
     }
 
     /// The keys that the script looks into, in the order of their look-ups.
@@ -153,6 +168,7 @@ impl Store {
             .arg(read_keys);
         let mut marks: Vec<String> = wanted.boards.iter().map(|no| no.0.to_string()).collect();
         marks.extend(wanted.seals.iter().map(|seal| seal.field()));
+        marks.extend(wanted.members.iter().map(member_field));
         command.arg("HMGET").arg(marks.len()).arg(marks);
         for (_, series) in &wanted.rolls {
             command.arg("HMGET").arg(series.len()).arg(series);

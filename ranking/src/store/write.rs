@@ -7,6 +7,7 @@ use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, MemberId, PartitionNo};
+use crate::merge::{MemberMark, member_field};
 use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::store::key::KeySpace;
@@ -180,6 +181,30 @@ impl Writes {
     ) {
         let args = vec![name.field(), mark.to_text()];
         self.push("HSET", &keys.board_marks(partition), args);
+    }
+
+    /// Sets the marks of members, or takes them away: `HSET`, `HDEL`.
+    pub fn mark_members(
+        &mut self,
+        keys: &KeySpace,
+        partition: PartitionNo,
+        marks: &[(MemberId, MemberMark)],
+    ) {
+        let key = keys.board_marks(partition);
+        for chunk in marks.chunks(PAIRS_MAX) {
+            let (mut set, mut gone) = (vec![], vec![]);
+            for (member, mark) in chunk {
+                match mark.to_text() {
+                    Some(text) => set.extend([member_field(member), text]),
+                    None => gone.push(member_field(member)),
+                }
+            }
+            for (command, args) in [("HSET", set), ("HDEL", gone)] {
+                if !args.is_empty() {
+                    self.push(command, &key, args);
+                }
+            }
+        }
     }
 
     /// Removes periods from their list: `ZREM`.

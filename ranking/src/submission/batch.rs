@@ -17,7 +17,7 @@ use crate::board::Board;
 use crate::board::mark::BoardMark;
 use crate::commit::content::Random;
 use crate::error::Result;
-use crate::id::BoardNo;
+use crate::id::{BoardNo, MemberId};
 use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::submission::event_ids::Seen;
@@ -62,6 +62,9 @@ impl Batch {
         let boards: BTreeSet<BoardNo> =
             submissions.iter().map(|submission| submission.board.no).collect();
         wanted.boards = boards.into_iter().collect();
+        let members: BTreeSet<&MemberId> =
+            submissions.iter().map(|submission| &submission.member).collect();
+        wanted.members = members.into_iter().cloned().collect();
         for (no, name) in series.keys() {
             match wanted.rolls.last_mut() {
                 Some((last, names)) if last == no => names.push(name.clone()),
@@ -153,7 +156,7 @@ impl Batch {
         if !self.series.iter().all(is_as_taken) {
             return Ok(self.again(&begun, BTreeSet::new()));
         }
-        let mut seen = self.seen(snapshot)?;
+        let (mut seen, members) = (self.seen(snapshot)?, self.open_members(snapshot));
         let closed = self.closed(snapshot);
         let mut folding =
             Folding { batch: self, keys: snapshot.keys.clone(), unknown: BTreeSet::new() };
@@ -161,7 +164,8 @@ impl Batch {
         let (mut verdicts, mut events, mut seen_now) = (vec![], vec![], vec![]);
         let (mut moved_on, mut reported) = (BTreeSet::new(), Reported::default());
         for (submission, places) in self.submissions.iter().zip(&self.places) {
-            if let Err(error) = is_there(&submission.board) {
+            let is_open = is_there(&submission.board);
+            if let Err(error) = is_open.and_then(|()| members[&submission.member].clone()) {
                 verdicts.push(Verdict::Rejected(error));
                 continue;
             }
@@ -203,6 +207,12 @@ impl Batch {
             rolls: rolls.collect(),
             seen: seen_now,
         }))
+    }
+
+    /// For each member, the reason why the partition accepts nothing for it, if there is one.
+    fn open_members(&self, snapshot: &Snapshot) -> HashMap<&MemberId, Result<()>> {
+        let marks = self.wanted.members.iter().zip(&snapshot.members);
+        marks.map(|(member, mark)| (member, mark.check())).collect()
     }
 
     /// The event ids of the snapshot that still count, by field.

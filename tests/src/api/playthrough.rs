@@ -38,6 +38,7 @@ pub async fn amend(rng: &mut StdRng, api: &Api, history: &mut History) -> Amende
     let slug = history.board.slug.clone();
     let can_be_voided: Vec<usize> = (0..history.items().len())
         .filter(|&number| !matches!(history.items()[number], Item::Void(_)))
+        .filter(|&number| !history.is_merged(history.member(number)))
         .collect();
     let Some(&number) = can_be_voided.choose(rng) else {
         return Amended::Nothing;

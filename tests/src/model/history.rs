@@ -25,12 +25,14 @@ pub enum Amended {
 pub struct History {
     pub board: Board,
     items: Vec<Item>,
+    /// The members that were merged into others.
+    merged: Vec<String>,
 }
 
 impl History {
     /// A board without events.
     pub fn new(board: Board) -> Self {
-        Self { board, items: vec![] }
+        Self { board, items: vec![], merged: vec![] }
     }
 
     /// The events, by number.
@@ -78,6 +80,9 @@ impl History {
     /// Accepts or refuses the next score. An id counts once for good, even if its event was
     /// removed; the id of a voided event is free.
     pub fn submit(&mut self, event: &Event) -> Verdict {
+        if self.is_merged(&event.member) {
+            return Verdict::Rejected;
+        }
         let named = |(number, item): (usize, &Item)| match item {
             Item::Score(known) => {
                 let same_name = known.member == event.member && known.id == event.id;
@@ -107,6 +112,34 @@ impl History {
         }
         self.items.push(Item::Removal(member.to_owned()));
         Amended::Done
+    }
+
+    /// Merges a member into another one: the target gets a copy of each score of the source that
+    /// counts, without an id that it has itself.
+    pub fn merge(&mut self, source: &str, target: &str) {
+        let of_source = |event: &&Event| event.member == source;
+        let counting: Vec<Event> =
+            self.oracle().accepted().iter().filter(of_source).cloned().collect();
+        let is_left = !counting.is_empty();
+        for event in counting {
+            let has_id = |(number, item): (usize, &Item)| {
+                let of_target = |known: &Event| known.member == target && known.id == event.id;
+                let is_such = matches!(item, Item::Score(known) if of_target(known));
+                is_such && !self.is_voided(number)
+            };
+            let is_known = self.items.iter().enumerate().any(has_id);
+            let id = event.id.clone().filter(|_| !is_known);
+            self.items.push(Item::Score(Event { member: target.to_owned(), id, ..event }));
+        }
+        if is_left {
+            self.items.push(Item::Removal(source.to_owned()));
+        }
+        self.merged.push(source.to_owned());
+    }
+
+    /// True if a member was merged into another one.
+    pub fn is_merged(&self, member: &str) -> bool {
+        self.merged.iter().any(|merged| merged == member)
     }
 
     /// Voids a score or a removal.

@@ -59,7 +59,7 @@ async fn check_steps(sql: Sql, shards: u16, one_of: usize) {
             play_batch(&mut rng, &api, &mut history, batch).await;
         }
         let mut command = deployment.analytics_command(&["rebuild", "--board", &slug]);
-        command.env("ANALYTICS_CRASH_AT", step);
+        command.env("CRASH_AT", step);
         let ending = tokio::task::spawn_blocking(move || command.output().unwrap());
         for batch in meanwhile.chunks(6) {
             play_batch(&mut rng, &api, &mut history, batch).await;

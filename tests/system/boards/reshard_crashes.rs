@@ -55,7 +55,7 @@ fn reshard_until(deployment: &Deployment, slug: &str, shards: u16, step: &str) {
     let shards = shards.to_string();
     let arguments = ["rebuild", "--board", slug, "--shards", &*shards];
     let mut command = deployment.analytics_command(&arguments);
-    let output = command.env("ANALYTICS_CRASH_AT", step).output().unwrap();
+    let output = command.env("CRASH_AT", step).output().unwrap();
     // Killed by a signal, so there is no exit code.
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), None, "{step}: {error}");

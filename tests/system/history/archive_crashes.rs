@@ -38,7 +38,7 @@ const STEPS: [&str; 11] = [
 fn archive_until(deployment: &Deployment, step: &str) {
     let before = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(48);
     let mut command = deployment.analytics_command(&["archive", "--before", &before.to_string()]);
-    let output = command.env("ANALYTICS_CRASH_AT", step).output().unwrap();
+    let output = command.env("CRASH_AT", step).output().unwrap();
     // Killed by a signal, so there is no exit code.
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert_eq!(output.status.code(), None, "{step}: {said}");

@@ -87,6 +87,7 @@ fn event(line: &str) -> Result<score_event::Model> {
         // No fold looks at these.
         salt: vec![],
         metadata: None,
+        origin: None,
     };
     Ok(row)
 }

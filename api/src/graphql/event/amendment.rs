@@ -5,6 +5,8 @@ use std::time::Duration;
 use async_graphql::{Context, ID, InputObject, SimpleObject};
 use engine::history::amend::{Amended, Amendment, amend};
 use entity::archive::archive_file;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use ranking::commit::{EventKind as Kind, EventPlace};
 use ranking::id::MemberId;
 use tokio::time::Instant;
@@ -20,7 +22,7 @@ use crate::graphql::standings::{Standings, member_id};
 use crate::graphql::types::global_id::GlobalId;
 
 /// How long an amendment is tried.
-const AMEND_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const AMEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The member to remove from a board.
 #[derive(InputObject)]
@@ -134,17 +136,29 @@ async fn amend_now(
     amendment: Amendment,
 ) -> crate::error::Result<Amended> {
     let deadline = Instant::now() + AMEND_TIMEOUT;
+    let deployment = &app(ctx).deployment;
+    let amend = |board: ranking::board::Board| {
+        async move { amend(deployment, &board, member, amendment, deadline).await }.boxed()
+    };
+    on_present_board(ctx, board, amend).await
+}
+
+/// Changes the history of a board. If another process changed the board a moment ago and it is
+/// still the same board, the change means the same, and is tried once more.
+pub(super) async fn on_present_board<'a, T>(
+    ctx: &Context<'_>,
+    board: &CachedBoard,
+    change: impl Fn(ranking::board::Board) -> BoxFuture<'a, entity::error::Result<T>>,
+) -> crate::error::Result<T> {
     let (app, gone) = (app(ctx), ranking::Error::BoardGone);
-    let mut amended = amend(&app.deployment, &board.board, member, amendment, deadline).await;
-    if matches!(&amended, Err(entity::Error::Ranking(error)) if *error == gone) {
-        // Another process changed the board a moment ago. If it is still the same board, the
-        // amendment means the same.
+    let mut changed = change(board.board.clone()).await;
+    if matches!(&changed, Err(entity::Error::Ranking(error)) if *error == gone) {
         app.boards.changed(&board.row.slug);
         let now = board::find(app, state(ctx), &board.row.slug).await?;
         if let Some(now) = now.filter(|now| now.row.no == board.row.no) {
-            amended = amend(&app.deployment, &now.board, member, amendment, deadline).await;
+            changed = change(now.board.clone()).await;
         }
     }
     state(ctx).loaders.clear().await;
-    Ok(amended?)
+    Ok(changed?)
 }

@@ -1,6 +1,7 @@
 //! Friendships: made and ended.
 
 use async_graphql::{Context, InputObject, SimpleObject};
+use engine::merge::check_unmerged;
 use entity::member;
 use ranking::id::MemberId;
 use ranking::shown;
@@ -54,6 +55,7 @@ pub(crate) async fn add_friend(
 ) -> crate::error::Result<AddFriendPayload> {
     let ([a, b], [member, friend]) = both(ctx, &input.member, &input.friend).await?;
     let app = app(ctx);
+    check_unmerged(&app.deployment, &[a.as_str(), b.as_str()]).await?;
     for key in [&a, &b] {
         // A member whose first score came a moment ago may have no row yet.
         member::insert_missing(&app.deployment.db, key.as_str(), app.deployment.clock.now_ms())

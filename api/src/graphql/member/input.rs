@@ -1,6 +1,7 @@
 //! Mutations of members.
 
 use async_graphql::{InputObject, MaybeUndefined, SimpleObject};
+use engine::merge::check_unmerged;
 use entity::member;
 use ranking::attribute::{self, Attributes, REGION};
 use ranking::id::MemberId;
@@ -82,7 +83,9 @@ pub(crate) async fn upsert(
     let numbered = input.into_iter().enumerate().map(|(index, member)| {
         change(member).map_err(|error| error.within(&format!("input.members[{index}]")))
     });
-    let changes = numbered.collect::<crate::error::Result<_>>()?;
+    let changes = numbered.collect::<crate::error::Result<Vec<_>>>()?;
+    let keys: Vec<&str> = changes.iter().map(|change| change.key.as_str()).collect();
+    check_unmerged(&app.deployment, &keys).await?;
     let rows = member::upsert(&app.deployment.db, changes, app.deployment.clock.now_ms()).await?;
     for row in &rows {
         app.last_attributes.insert(row.key.clone(), Arc::new(row.attributes()));

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use entity::archive::archive_mark;
-use entity::history::score_event;
+use entity::history::event_ids;
 use ranking::id::PartitionNo;
 use ranking::submission::event_ids::ELSEWHERE;
 use ranking::submission::{Submission, Verdict};
@@ -35,7 +35,7 @@ pub(super) async fn lost(
     let mut lost = BTreeSet::new();
     for (seq, duplicates) in by_seq {
         let ids = duplicates.iter().map(|(_, _, id)| *id).collect();
-        let found = score_event::of_ids(db, partition, seq, ids).await?;
+        let found = event_ids::among(db, partition, seq, ids).await?;
         for (index, submission, id) in duplicates {
             let board = submission.board.no;
             let event = (board.0, submission.member.to_string(), id.to_owned());

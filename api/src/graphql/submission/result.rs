@@ -54,6 +54,8 @@ pub struct SubmitError {
     message: String,
     /// The argument that is wrong, such as "input.scores[1].score"; null if none is.
     argument: Option<String>,
+    /// The key of the member that this one was merged into, if the code is MEMBER_MERGED.
+    merged_into: Option<String>,
 }
 
 /// The result for one score.
@@ -217,10 +219,12 @@ impl SubmitResult {
                 ErrorCode::ScoreOutOfRange => Some("score"),
                 ErrorCode::BoardNotOpen | ErrorCode::BoardClosed | ErrorCode::TooLate => Some("at"),
                 ErrorCode::EventIdConflict => Some("eventId"),
+                ErrorCode::MemberMerged => Some("member"),
                 _ => None,
             });
             let argument = argument.map(|argument| format!("input.scores[{index}].{argument}"));
-            (status, Some(SubmitError { code: error.code, message: error.message, argument }), None)
+            let Error { code, message, merged_into, .. } = error;
+            (status, Some(SubmitError { code, message, argument, merged_into }), None)
         };
         let (status, error, accepted) = match outcome {
             Ok(Verdict::Accepted { seq, index, accepted_at_ms, effects }) => {

@@ -2,21 +2,23 @@
 //! again.
 
 use ranking::commit::{Event, EventKind, EventPlace};
+use ranking::id::MemberId;
 use ranking::standings_id::StandingsId;
 use ranking::submission::Periods;
 use ranking::window::Period;
 use ranking::window::roll::Rolls;
 
 use super::Amending;
-use super::known::MemberHistory;
+use super::known::KnownHistory;
 
-impl Amending {
+impl Amending<'_> {
     /// Checks that every entry in which an event counts can be folded again without archived
     /// events. Entries of `all` always can, as the sums of archived events are kept. Sealed periods
     /// can only if they begin after the last archived score.
     pub(super) fn check_unarchived(
         &self,
-        known: &MemberHistory,
+        known: &KnownHistory,
+        member: &MemberId,
         target: EventPlace,
     ) -> ranking::Result<()> {
         let Some(archived_before_ms) = self.archived_before_ms else {
@@ -32,9 +34,12 @@ impl Amending {
         }
         let is_removal =
             |event: &&(EventPlace, Event)| event.0 == target && event.1.kind == EventKind::Removal;
-        let events = known.history.of(self.member.as_str());
+        let events = known.history.of(member.as_str());
         let brings_back = events.iter().any(|event| is_removal(&event));
-        if brings_back && !known.archived.is_empty() && !self.sealing_before_ms.is_empty() {
+        if brings_back
+            && known.archived_of(member).next().is_some()
+            && !self.sealing_before_ms.is_empty()
+        {
             return refused("this removal took back archived events and cannot be voided");
         }
         let mut periods = Periods::default();
@@ -48,7 +53,7 @@ impl Amending {
             if *place != target && !(brings_back && is_before) {
                 continue;
             }
-            let standings = periods.standings(&self.board, &event.segments, at_ms, &rolls)?;
+            let standings = periods.standings(self.board, &event.segments, at_ms, &rolls)?;
             let mut sealed = standings.iter().filter(|(id, period)| self.is_sealed(id, period));
             if sealed.any(|(_, period)| period.start_ms < archived_before_ms) {
                 return refused(

@@ -59,7 +59,7 @@ impl Follower for Mending<'_> {
     }
 
     fn marks(&self, _: Partition<'_>) -> Marks {
-        Marks { board: self.board.no, seals: seal_names(self.board), seen: None }
+        Marks { board: self.board.no, seals: seal_names(self.board), members: vec![], seen: None }
     }
 
     async fn read_sql(&mut self, partition: Partition<'_>) -> Result<ControlFlow<Proposal<usize>>> {
@@ -106,10 +106,7 @@ impl Mending<'_> {
     }
 
     fn of_members(&self) -> Select<score_event::Entity> {
-        let of_members = score_event::Entity::find()
-            .filter(score_event::Column::BoardNo.eq(self.board.no.0))
-            .filter(score_event::Column::Member.is_in(self.members()));
-        score_event::in_order(of_members, self.board)
+        score_event::of_members(self.board, self.members())
     }
 
     /// Reads the members' history up to SQL's cursor. `None` if the cursor moved where it must not.

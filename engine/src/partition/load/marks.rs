@@ -5,14 +5,20 @@ use std::collections::HashMap;
 use entity::board;
 use entity::board::reshard::Step;
 use entity::error::Result;
+use entity::member::merge;
 use ranking::board::Board;
 use ranking::board::mark::BoardMark;
 use ranking::id::BoardNo;
+use ranking::merge::MemberMark;
 use ranking::store::recovery::Recovery;
 use ranking::store::write::Writes;
 use ranking::window::seal::{NEVER_MS, SealMark, SealName};
 
 use crate::partition::Partition;
+use crate::partition::recovery::in_time;
+
+/// The rows of one SELECT of merges.
+const MERGES_MAX: u64 = 1000;
 
 impl Partition<'_> {
     /// Restores the marks of the partition: deleted boards, generations after the first, layouts
@@ -61,6 +67,26 @@ impl Partition<'_> {
             };
             writes.mark_board(keys, self.no, no, mark);
         }
-        Ok(recovery.apply(&writes).await?)
+        recovery.apply(&writes).await?;
+        self.load_member_marks(recovery).await
+    }
+
+    /// Restores the marks of members that were merged or take part in a merge.
+    async fn load_member_marks(self, recovery: &Recovery) -> Result<()> {
+        let mut last = String::new();
+        loop {
+            let page = merge::page_after(&self.db, &last, MERGES_MAX);
+            let rows = in_time(page).await?;
+            let Some(row) = rows.last() else { return Ok(()) };
+            last = row.source.clone();
+            let mut marks = vec![];
+            for row in &rows {
+                let of_row = row.marks()?.into_iter();
+                marks.extend(of_row.filter(|(_, mark)| *mark != MemberMark::None));
+            }
+            let mut writes = Writes::default();
+            writes.mark_members(self.store.keys(), self.no, &marks);
+            recovery.apply(&writes).await?;
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The variable that names a step; with `:2`, the second time that the program reaches it.
-const VARIABLE: &str = "ANALYTICS_CRASH_AT";
+const VARIABLE: &str = "CRASH_AT";
 
 /// The size of a batch: 1 if a failpoint is set, so that there are several steps; otherwise
 /// `count`.

@@ -1,0 +1,56 @@
+//! The mutation that merges one member into another.
+
+use async_graphql::{Context, InputObject, SimpleObject};
+use engine::merge::{self, Merged};
+use ranking::shown;
+use tokio::time::Instant;
+
+use super::Member;
+use crate::error::{Error, ErrorCode, Result};
+use crate::graphql::event::amendment::AMEND_TIMEOUT;
+use crate::graphql::request::{app, state};
+use crate::graphql::standings::member_id;
+
+/// The members to merge.
+#[derive(InputObject)]
+pub struct MergeMembersInput {
+    /// The key of the member that goes.
+    source: String,
+    /// The key of the member that stays; it need not exist yet.
+    target: String,
+}
+
+/// The result of `mergeMembers`.
+#[derive(SimpleObject)]
+pub struct MergeMembersPayload {
+    /// True if the target has all that the source had. False if the merge is decided and goes on in
+    /// the background.
+    merged: bool,
+    /// The member that went.
+    source: Member,
+    /// The member that stays.
+    target: Member,
+}
+
+/// Merges a member into another one.
+pub(crate) async fn merge(
+    ctx: &Context<'_>,
+    input: &MergeMembersInput,
+) -> Result<MergeMembersPayload> {
+    let source = member_id("input.source", &input.source)?;
+    let target = member_id("input.target", &input.target)?;
+    let (app, deadline) = (app(ctx), Instant::now() + AMEND_TIMEOUT);
+    let merged = Box::pin(merge::merge(&app.deployment, &source, &target, deadline)).await;
+    app.friends.changed(&source, &target);
+    state(ctx).loaders.clear().await;
+    let merged = merged?;
+    if merged == Merged::NoSuchMember {
+        let message = format!("there is no member {}", shown(&input.source));
+        return Err(Error::new(ErrorCode::NotFound, message).at("input.source"));
+    }
+    Ok(MergeMembersPayload {
+        merged: merged == Merged::Done,
+        source: Member::named(source.as_str()),
+        target: Member::named(target.as_str()),
+    })
+}

@@ -1,0 +1,133 @@
+//! Removal of the members of a board that a filter selects, in bounded steps.
+//!
+//! A step goes on behind the key at which the one before ended. So a member that comes back behind
+//! that key stays, and steps come to an end however many members play.
+
+use std::collections::BTreeMap;
+
+use futures::future::{try_join, try_join_all};
+use ranking::board::Board;
+use ranking::id::{MemberId, PartitionNo};
+use tokio::time::{Instant, timeout_at};
+
+use crate::deployment::Deployment;
+use crate::history::amend::{By, Plan, amend_members};
+use entity::error::Result;
+use entity::standings::filter::Filter;
+
+/// The most members that one step removes.
+pub const REMOVED_MAX: usize = 1000;
+
+/// The most members that one commit removes; their histories are read together.
+const REMOVED_AT_ONCE: usize = 100;
+
+/// A step of a removal.
+#[derive(Debug)]
+pub struct Step {
+    /// The members that were removed, or would be, ordered by the bytes of their keys.
+    pub members: Vec<MemberId>,
+    /// The key behind which the next step begins; `None` if this step found no member.
+    pub end: Option<String>,
+    /// True if members are left that the filter selects.
+    pub has_more: bool,
+}
+
+/// Finds the members of the next step, and the number of all that the filter selects. Removes none.
+///
+/// # Errors
+/// As [`remove_step`].
+pub async fn find(
+    deployment: &Deployment,
+    board: &Board,
+    filter: &Filter,
+    after: Option<&str>,
+    deadline: Instant,
+) -> Result<(Step, u64)> {
+    settle(deployment, board, deadline).await?;
+    let count = filter.count(&deployment.db, board);
+    try_join(page(deployment, board, filter, after), count).await
+}
+
+/// Removes the next members that the filter selects, at most [`REMOVED_MAX`]. Begins no commit
+/// after `deadline`. Needs SQL.
+///
+/// # Errors
+/// `Invalid` for a filter that the board does not support; otherwise as
+/// [`amend`](crate::history::amend::amend). Members that were removed before an error stay removed.
+pub async fn remove_step(
+    deployment: &Deployment,
+    board: &Board,
+    filter: &Filter,
+    after: Option<&str>,
+    deadline: Instant,
+) -> Result<Step> {
+    settle(deployment, board, deadline).await?;
+    let Step { members, mut end, mut has_more } = page(deployment, board, filter, after).await?;
+    let mut removed = vec![];
+    let mut parts = members.chunks(REMOVED_AT_ONCE).peekable();
+    while let Some(part) = parts.next() {
+        removed.extend(remove(deployment, board, part, deadline).await?);
+        if parts.peek().is_some() && Instant::now() >= deadline {
+            end = part.last().map(ToString::to_string);
+            has_more = true;
+            break;
+        }
+    }
+    if let Err(error) = settle(deployment, board, deadline).await {
+        // The removals stand; readers of the history may just not see them yet.
+        tracing::debug!(board = %board.no, %error, "removals wait for the database");
+    }
+    removed.sort_unstable();
+    Ok(Step { members: removed, end, has_more })
+}
+
+/// Removes members; those of one partition in one commit, unless they have very many entries.
+/// Returns the members that had any.
+async fn remove(
+    deployment: &Deployment,
+    board: &Board,
+    members: &[MemberId],
+    deadline: Instant,
+) -> Result<Vec<MemberId>> {
+    let mut by_partition: BTreeMap<PartitionNo, Vec<MemberId>> = BTreeMap::new();
+    for member in members {
+        let partition = deployment.store.partitions().of_member(board, member);
+        by_partition.entry(partition).or_default().push(member.clone());
+    }
+    let removals = by_partition.into_iter().map(async |(no, members)| {
+        let (partition, mut left) = (deployment.partition(no), &members[..]);
+        let mut removed = vec![];
+        while !left.is_empty() {
+            let of = (partition, board, left);
+            let done = amend_members(of, Plan::Removal, By::Client, deadline).await?;
+            removed.extend(done.members);
+            left = &left[done.looked_at..];
+        }
+        Ok::<_, entity::Error>(removed)
+    });
+    Ok(try_join_all(removals).await?.concat())
+}
+
+/// The members of the next step. Rows whose member is none, as they were edited by hand, are left
+/// out.
+async fn page(
+    deployment: &Deployment,
+    board: &Board,
+    filter: &Filter,
+    after: Option<&str>,
+) -> Result<Step> {
+    let mut keys = filter.page(&deployment.db, board, after, REMOVED_MAX + 1).await?;
+    let has_more = keys.len() > REMOVED_MAX;
+    keys.truncate(REMOVED_MAX);
+    let members = keys.iter().filter_map(|key| MemberId::new(key).ok()).collect();
+    Ok(Step { members, end: keys.pop(), has_more })
+}
+
+/// Waits until SQL has all scores of the board that were accepted before.
+async fn settle(deployment: &Deployment, board: &Board, deadline: Instant) -> Result<()> {
+    let partitions = deployment.partitions_of(board).into_iter();
+    let settled = try_join_all(partitions.map(|partition| partition.settle()));
+    let late = || ranking::Error::Unavailable("the database is behind; try again".into());
+    timeout_at(deadline, settled).await.map_err(|_| late())??;
+    Ok(())
+}

@@ -1,0 +1,334 @@
+//! Merges of members: the source's scores become the target's, on all boards.
+//!
+//! One record decides a merge, and each step can be repeated by any process:
+//!
+//! 1. `HELD`. Every partition marks both members, and accepts nothing for them. SQL then has their
+//!    whole histories, which do not change. They are checked; a merge that cannot be is taken back.
+//! 2. `DECIDED`. Board by board, the target gets a copy of each score of the source that counts.
+//!    Once SQL has all copies of a board, the source is removed from it.
+//! 3. `MERGED`. The target has the source's friends. Every partition marks the source as merged,
+//!    and holds the target no longer.
+//! 4. `DONE`.
+//!
+//! A partition is told of a step by a commit that reads the record after the head. So a process
+//! that slept through a step writes nothing of an earlier one.
+
+mod scores;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use ranking::attribute::REGION;
+use ranking::id::{BoardNo, MemberId};
+use ranking::merge::MemberMark;
+use ranking::store::write::Writes;
+use tokio::time::Instant;
+
+use crate::deployment::Deployment;
+use crate::failpoint;
+use crate::partition::Partition;
+use crate::partition::change::{Change, Proposal};
+use entity::deployment::clock::sql_now_ms;
+use entity::error::Result;
+use entity::member::friendship::{self, FRIENDS_MAX};
+use entity::member::merge::{self, Step};
+use entity::sql::begin;
+use entity::{board, member};
+
+/// The age from which on the background work goes on with a merge, whose process may have ended.
+const RESUMED_AFTER: Duration = Duration::from_secs(5);
+
+/// The longest time that the background work takes for a merge in one round.
+const RESUME_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The most partitions that are told of a step at once.
+const PARTITIONS_AT_ONCE: usize = 16;
+
+/// The boards of one SELECT.
+const BOARDS_MAX: usize = 100;
+
+/// The result of a merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Merged {
+    /// The target has all that the source had.
+    Done,
+    /// The merge is decided, and the background work goes on with it.
+    UnderWay,
+    /// There is no source: neither a member nor a score.
+    NoSuchMember,
+}
+
+/// Merges a member into another one, until `deadline`. Needs SQL. May be called again.
+///
+/// # Errors
+/// `Invalid` or `OutOfRange` if the histories cannot be merged; `LimitExceeded` for too many
+/// friends; `MemberMerged` if one of them was merged into another member; `Unavailable` while one
+/// of them takes part in another merge. Nothing is merged then.
+pub async fn merge(
+    deployment: &Deployment,
+    source: &MemberId,
+    target: &MemberId,
+    deadline: Instant,
+) -> Result<Merged> {
+    if source == target {
+        let message = "a member cannot be merged into itself: expected two members";
+        return Err(ranking::Error::Invalid(message.into()).into());
+    }
+    let db = &deployment.db;
+    let row = match merge::of(db, source.as_str()).await? {
+        Some(row) => row,
+        None => match start(deployment, source, target).await? {
+            Some(row) => row,
+            None => return Ok(Merged::NoSuchMember),
+        },
+    };
+    if row.target != target.as_str() {
+        return Err(refusal(&row).into());
+    }
+    go_on(deployment, row, deadline).await
+}
+
+/// Goes on with merges whose processes may have ended.
+pub async fn resume(deployment: &Deployment) -> Result<()> {
+    let before_ms = sql_now_ms(&deployment.db).await? - RESUMED_AFTER.as_millis() as i64;
+    for row in merge::under_way(&deployment.db, before_ms).await? {
+        let (source, target) = (row.source.clone(), row.target.clone());
+        let deadline = Instant::now() + RESUME_TIMEOUT;
+        if let Err(error) = go_on(deployment, row, deadline).await {
+            tracing::warn!(source, target, %error, "a merge waits");
+        }
+    }
+    Ok(())
+}
+
+/// Checks that members were not merged into others, and are not being merged.
+///
+/// # Errors
+/// `MemberMerged`; `Unavailable` while one of them is being merged.
+pub async fn check_unmerged(deployment: &Deployment, keys: &[&str]) -> Result<()> {
+    match merge::of_any(&deployment.db, keys.iter().copied()).await? {
+        Some(row) => Err(refusal(&row).into()),
+        None => Ok(()),
+    }
+}
+
+/// The error for a member that takes part in another merge, or did.
+fn refusal(row: &merge::Model) -> ranking::Error {
+    match (row.step, MemberId::new(&row.target)) {
+        (Step::Merged | Step::Done, Ok(target)) => ranking::Error::MemberMerged(target),
+        _ => ranking::Error::Unavailable(format!(
+            "{} is being merged into {}: try again once that is over",
+            row.source, row.target
+        )),
+    }
+}
+
+/// Records a merge. Returns `None` if there is no source.
+async fn start(
+    deployment: &Deployment,
+    source: &MemberId,
+    target: &MemberId,
+) -> Result<Option<merge::Model>> {
+    let db = &deployment.db;
+    let others = async || merge::others(db, source.as_str(), target.as_str()).await;
+    if let Some(other) = others().await?.first() {
+        return Err(refusal(other).into());
+    }
+    if let Some(of_target) = merge::of(db, target.as_str()).await? {
+        return Err(refusal(&of_target).into());
+    }
+    let is_member =
+        async || Ok::<_, entity::Error>(member::find(db, source.as_str()).await?.is_some());
+    if !is_member().await? {
+        // Its first score may be on its way.
+        for partition in deployment.partitions() {
+            partition.settle().await?;
+        }
+        if !is_member().await? {
+            return Ok(None);
+        }
+    }
+    merge::insert(db, source.as_str(), target.as_str(), sql_now_ms(db).await?).await?;
+    let row = merge::of(db, source.as_str()).await?;
+    // Another merge of one of them may have been recorded at the same time.
+    if let (Some(row), Some(other)) = (&row, others().await?.first()) {
+        take_back(deployment, row).await?;
+        return Err(refusal(other).into());
+    }
+    let overtaken = || entity::Error::Overtaken("this merge was taken back".into());
+    Ok(Some(row.ok_or_else(overtaken)?))
+}
+
+/// Takes back a merge that is not decided. Returns false if it is.
+async fn take_back(deployment: &Deployment, row: &merge::Model) -> Result<bool> {
+    merge::take_back(&deployment.db, row).await?;
+    if merge::of(&deployment.db, &row.source).await?.is_some() {
+        return Ok(false);
+    }
+    tell(deployment, row).await?;
+    Ok(true)
+}
+
+/// Does the steps of a merge from the one that its row has.
+async fn go_on(
+    deployment: &Deployment,
+    mut row: merge::Model,
+    deadline: Instant,
+) -> Result<Merged> {
+    let db = &deployment.db;
+    loop {
+        match row.step {
+            Step::Held => {
+                failpoint::hit("recorded");
+                tell(deployment, &row).await?;
+                failpoint::hit("held");
+                match scores::check(deployment, &row, deadline).await {
+                    Ok(()) => decide(deployment, &row).await?,
+                    Err(error) if error.is_transient() => return Err(error),
+                    Err(error) => {
+                        if take_back(deployment, &row).await? {
+                            return Err(error);
+                        }
+                    }
+                }
+                failpoint::hit("decided");
+            }
+            Step::Done => return Ok(Merged::Done),
+            Step::Decided | Step::Merged => match finish(deployment, &row, deadline).await {
+                Ok(()) => {}
+                // The background work goes on.
+                Err(error) if error.is_transient() => {
+                    let merge::Model { source, target, .. } = row;
+                    tracing::info!(source, target, %error, "a merge is decided and goes on later");
+                    return Ok(Merged::UnderWay);
+                }
+                Err(error) => return Err(error),
+            },
+        }
+        let now = merge::of(db, &row.source).await?;
+        let overtaken = || entity::Error::Overtaken("this merge was taken back".into());
+        row = now.ok_or_else(overtaken)?;
+        if row.step != Step::Done && Instant::now() >= deadline {
+            return Ok(Merged::UnderWay);
+        }
+    }
+}
+
+/// Does a step after the decision.
+async fn finish(deployment: &Deployment, row: &merge::Model, deadline: Instant) -> Result<()> {
+    if row.step == Step::Decided {
+        scores::move_all(deployment, row, deadline).await?;
+        failpoint::hit("moved");
+        give_friends(deployment, row).await?;
+        failpoint::hit("merged");
+        return Ok(());
+    }
+    tell(deployment, row).await?;
+    failpoint::hit("told");
+    merge::advance(&deployment.db, row, Step::Done).await?;
+    Ok(())
+}
+
+/// Decides a merge. A target that is no member yet takes over the source's name, region, other
+/// attributes and picture.
+async fn decide(deployment: &Deployment, row: &merge::Model) -> Result<()> {
+    let transaction = begin(&deployment.db).await?;
+    if merge::advance(&transaction, row, Step::Decided).await? {
+        let source = member::find(&transaction, &row.source).await?;
+        let target = member::find(&transaction, &row.target).await?;
+        if let (Some(source), None) = (source, target) {
+            let mut attributes = source.attributes();
+            attributes.remove(REGION);
+            let change = member::Change {
+                key: row.target.clone(),
+                attributes: Some(attributes),
+                name: Some(source.name),
+                region: Some(source.region),
+                avatar_url: Some(source.avatar_url),
+            };
+            member::write(&transaction, change, deployment.clock.now_ms()).await?;
+        }
+    }
+    Ok(transaction.commit().await?)
+}
+
+/// Gives the source's friends to the target, and ends the step of the copies.
+async fn give_friends(deployment: &Deployment, row: &merge::Model) -> Result<()> {
+    let transaction = begin(&deployment.db).await?;
+    if merge::advance(&transaction, row, Step::Merged).await? {
+        let now_ms = deployment.clock.now_ms();
+        friendship::give(&transaction, &row.source, &row.target, now_ms).await?;
+    }
+    Ok(transaction.commit().await?)
+}
+
+/// Checks that the target may have the friends of both.
+async fn check_friends(deployment: &Deployment, row: &merge::Model) -> Result<()> {
+    let mut friends = BTreeSet::new();
+    for member in [&row.source, &row.target] {
+        friends.extend(friendship::friends(&deployment.db, member).await?);
+    }
+    friends.remove(&row.source);
+    friends.remove(&row.target);
+    if friends.len() > FRIENDS_MAX {
+        return Err(ranking::Error::LimitExceeded(format!(
+            "{} and {} have {} friends: expected at most {FRIENDS_MAX}",
+            row.source,
+            row.target,
+            friends.len()
+        ))
+        .into());
+    }
+    Ok(())
+}
+
+/// Tells all partitions of a merge's step, and waits until SQL has what they accepted before.
+async fn tell(deployment: &Deployment, row: &merge::Model) -> Result<()> {
+    let members = row.marks()?.map(|(member, _)| member);
+    let told = deployment.partitions().map(|partition| {
+        let mut telling = Telling { members: members.clone() };
+        async move {
+            partition.commit_change(&mut telling).await?;
+            partition.settle().await
+        }
+    });
+    // Collected first: the futures of a lazy iterator are not Send.
+    let told: Vec<_> = told.collect();
+    stream::iter(told).buffer_unordered(PARTITIONS_AT_ONCE).try_collect::<Vec<u64>>().await?;
+    Ok(())
+}
+
+/// A commit that sets the marks of members to what SQL says.
+struct Telling {
+    members: [MemberId; 2],
+}
+
+impl Change for Telling {
+    type Outcome = ();
+
+    async fn propose(&mut self, partition: Partition<'_>) -> Result<Proposal<()>> {
+        let tail = partition.head(BoardNo(0), &[]).await?;
+        // Read after the head: who goes on to another step tells the partition of it by a commit,
+        // even if the marks are as they should be.
+        let marks: Vec<(MemberId, MemberMark)> =
+            merge::marks_of(&partition.db, &self.members).await?;
+        let mut writes = Writes::default();
+        writes.mark_members(partition.store.keys(), partition.no, &marks);
+        Ok(Proposal::nothing(tail.head, ()).writing(writes, partition.clock.now_ms()))
+    }
+}
+
+/// The boards on which a member has an entry, by number.
+async fn boards_of(deployment: &Deployment, member: &str) -> Result<Vec<board::Model>> {
+    let (mut boards, mut after) = (vec![], None);
+    loop {
+        let page = board::of_member(&deployment.db, member, false, after, BOARDS_MAX).await?;
+        let (mut rows, more) = page;
+        after = rows.last().map(|row| row.no);
+        boards.append(&mut rows);
+        if !more {
+            return Ok(boards);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The scores of a member that is being merged: checked, copied and removed, board by board.
+
+use std::collections::HashSet;
+
+use ranking::board::Board;
+use ranking::commit::{Event, EventPlace};
+use ranking::id::MemberId;
+use tokio::time::Instant;
+
+use super::{boards_of, check_friends};
+use crate::deployment::Deployment;
+use crate::failpoint;
+use crate::history::amend::{Amended, By, Merge, Plan, amend_members, counting};
+use crate::partition::Partition;
+use entity::archive::archived_entry;
+use entity::board;
+use entity::error::{Error, Result};
+use entity::history::{dead_letter, score_event};
+use entity::member::merge;
+
+/// The members of a merge on a board.
+struct Move<'a> {
+    board: Board,
+    source: (Partition<'a>, MemberId),
+    target: (Partition<'a>, MemberId),
+}
+
+/// Checks that a merge can be carried out. Both members are held, so what is found stays true.
+///
+/// # Errors
+/// As [`merge`](super::merge).
+pub(super) async fn check(
+    deployment: &Deployment,
+    row: &merge::Model,
+    deadline: Instant,
+) -> Result<()> {
+    check_friends(deployment, row).await?;
+    for found in boards_of(deployment, &row.source).await? {
+        let of_board = Move::of(deployment, &found, row)?;
+        let scores = of_board.scores().await?;
+        of_board.copy(&scores, Plan::Check, deadline).await.map_err(|error| match error {
+            Error::Ranking(ranking::Error::OutOfRange(why)) => {
+                let why = format!(
+                    "{} and {} cannot be merged on board {}: {why}",
+                    row.source, row.target, found.slug
+                );
+                ranking::Error::OutOfRange(why).into()
+            }
+            error => error,
+        })?;
+    }
+    Ok(())
+}
+
+/// Copies the source's scores to the target and removes the source, on all boards.
+pub(super) async fn move_all(
+    deployment: &Deployment,
+    row: &merge::Model,
+    deadline: Instant,
+) -> Result<()> {
+    for found in boards_of(deployment, &row.source).await? {
+        // Another process may change the board meanwhile.
+        let mut found = Some(found);
+        while let Some(present) = found.take() {
+            let of_board = Move::of(deployment, &present, row)?;
+            match of_board.carry_out(deadline).await {
+                Err(Error::Ranking(ranking::Error::BoardGone)) if Instant::now() < deadline => {
+                    let no = [present.no];
+                    found = board::living_of_numbers(&deployment.db, &no).await?.remove(&no[0]);
+                }
+                moved => moved?,
+            }
+        }
+    }
+    Ok(())
+}
+
+impl<'a> Move<'a> {
+    fn of(deployment: &'a Deployment, found: &board::Model, row: &merge::Model) -> Result<Self> {
+        let board = found.to_ranking()?;
+        let [source, target] = row.marks()?.map(|(member, _)| {
+            let no = deployment.store.partitions().of_member(&board, &member);
+            (deployment.partition(no), member)
+        });
+        Ok(Self { board, source, target })
+    }
+
+    /// Copies all scores, waits until SQL has the copies, and removes the source.
+    async fn carry_out(&self, deadline: Instant) -> Result<()> {
+        let (partition, member) = &self.source;
+        loop {
+            let scores = self.scores().await?;
+            if scores.is_empty() {
+                return Ok(());
+            }
+            while self.copy(&scores, Plan::Copies, deadline).await? == Amended::Done {
+                failpoint::hit("copied");
+            }
+            self.target.0.settle().await?;
+            // Redis may have lost copies before SQL had them.
+            if self.has_all(&scores).await? {
+                failpoint::hit("board-copied");
+                let of = (*partition, &self.board, std::slice::from_ref(member));
+                amend_members(of, Plan::Removal, By::Upkeep, deadline).await?;
+                failpoint::hit("source-removed");
+                partition.settle().await?;
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::Overtaken("a merge takes long".into()));
+            }
+        }
+    }
+
+    /// Makes the next commit of copies, or checks all of them.
+    async fn copy<'b>(
+        &'b self,
+        scores: &'b [(EventPlace, Event)],
+        plan: fn(Merge<'b>) -> Plan<'b>,
+        deadline: Instant,
+    ) -> Result<Amended> {
+        let (partition, member) = &self.target;
+        let of = (*partition, &self.board, std::slice::from_ref(member));
+        let plan = plan(Merge { source: &self.source.1, scores });
+        Ok(amend_members(of, plan, By::Upkeep, deadline).await?.amended)
+    }
+
+    /// The source's scores on the board that count, in order.
+    ///
+    /// # Errors
+    /// `Invalid` if archived events count, too.
+    async fn scores(&self) -> Result<Vec<(EventPlace, Event)>> {
+        let (partition, member) = &self.source;
+        let (db, no) = (&partition.db, self.board.no);
+        let mark = partition.archive_mark(no).await?;
+        let archived = archived_entry::of_members(db, &mark, [member.as_str()]).await?;
+        let mut events = vec![];
+        for row in score_event::of_members(&self.board, [member.as_str()]).all(db).await? {
+            let is_here = row.partition == i32::from(partition.no);
+            if !is_here || row.seq > mark.archived_seq {
+                events.push((row.place()?, row.to_ranking()?));
+            }
+        }
+        let (scores, begins_anew) = counting(events);
+        if !begins_anew && archived.values().any(|row| row.state().is_some()) {
+            return Err(ranking::Error::Invalid(format!(
+                "{member} has archived scores on board {no} and cannot be merged: expected a member without any, or removed from that board"
+            ))
+            .into());
+        }
+        Ok(scores)
+    }
+
+    /// True if SQL has a copy of every score, or refused it.
+    async fn has_all(&self, scores: &[(EventPlace, Event)]) -> Result<bool> {
+        let (partition, member) = &self.target;
+        let db = &partition.db;
+        let copies = score_event::origins(db, self.board.no, member.as_str()).await?;
+        let mut origins: HashSet<EventPlace> =
+            copies.iter().map(|origin| origin.parse()).collect::<ranking::Result<_>>()?;
+        let letters = dead_letter::of_board(db, partition.no, self.board.no).await?;
+        origins.extend(letters.iter().filter_map(|(_, event)| event.origin));
+        Ok(scores.iter().all(|(place, _)| origins.contains(place)))
+    }
+}

@@ -1,0 +1,55 @@
+//! Merges of members: the members that were merged or are being merged into others, and a column of
+//! the events that says of which event one is a copy.
+
+use sea_orm_migration::prelude::*;
+use sea_orm_migration::sea_orm::DbBackend;
+
+use crate::statement::run;
+
+#[derive(DeriveMigrationName)]
+pub(crate) struct Migration;
+
+/// The tables that this step makes.
+pub(crate) const TABLES: [&str; 1] = ["member_merge"];
+
+/// The statements of all databases. `{text}` and `{id}` are compared by bytes, as those of the
+/// first step. A merged member has no events of its own any more, but its key stays taken.
+const STATEMENTS: [&str; 4] = [
+    r#"ALTER TABLE "score_event" ADD COLUMN "origin" {text}"#,
+    r#"CREATE TABLE "member_merge" (
+        "source" {id} NOT NULL PRIMARY KEY,
+        "target" {id} NOT NULL,
+        "step" {key} NOT NULL CHECK ("step" IN ('HELD', 'DECIDED', 'MERGED', 'DONE')),
+        "started_at_ms" BIGINT NOT NULL
+    )"#,
+    r#"CREATE INDEX "member_merge_target" ON "member_merge" ("target")"#,
+    r#"CREATE INDEX "member_merge_step" ON "member_merge" ("step")"#,
+];
+
+#[async_trait::async_trait]
+impl MigrationTrait for Migration {
+    /// As the first step.
+    fn use_transaction(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        let (text, id, key) = match manager.get_database_backend() {
+            DbBackend::Postgres => {
+                (r#"TEXT COLLATE "C""#, r#"TEXT COLLATE "C""#, r#"TEXT COLLATE "C""#)
+            }
+            DbBackend::MySql => (text!("LONGTEXT"), text!("VARCHAR(128)"), text!("VARCHAR(16)")),
+            _ => ("TEXT", "TEXT", "TEXT"),
+        };
+        for statement in STATEMENTS {
+            let statement = statement.replace("{text}", text).replace("{id}", id);
+            run(manager, &statement.replace("{key}", key)).await?;
+        }
+        Ok(())
+    }
+
+    async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        run(manager, r#"DROP TABLE "member_merge""#).await?;
+        run(manager, r#"ALTER TABLE "score_event" DROP COLUMN "origin""#).await
+    }
+}
