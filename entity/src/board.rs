@@ -118,6 +118,7 @@ impl Model {
             ranking::Error::Corrupt(format!("board {} has an invalid {what}", self.slug))
         };
         let (mut windows, mut added, mut seasons) = (vec![], BTreeMap::new(), vec![]);
+        let mut attempts = BTreeMap::new();
         for row in self.window_rows()? {
             if row.state == WindowState::Dropped {
                 continue;
@@ -125,6 +126,9 @@ impl Model {
             let window: Window = row.name.parse()?;
             if !row.hidden {
                 windows.push(window);
+            }
+            if let Some(counted) = window.counted() {
+                attempts.insert(counted, row.attempts_max.ok_or_else(|| broken("attemptsMax"))?);
             }
             let is_whole = row.is_settled();
             seasons.extend(row.seasons.iter().filter_map(SeasonRow::to_ranking));
@@ -141,6 +145,7 @@ impl Model {
             calendar: self.calendar()?.with_seasons(seasons)?,
             shards: self.shards.try_into().map_err(|_| broken("number of shards"))?,
             windows,
+            attempts,
         })?;
         let generation = self.generation.try_into().map_err(|_| broken("generation"))?;
         Ok(Board {

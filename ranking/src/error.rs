@@ -21,6 +21,9 @@ pub enum Error {
     /// The caller's fault: a score came too long after it was earned.
     #[error("{0}")]
     TooLate(String),
+    /// The caller's fault: the member has used all its attempts in a period.
+    #[error("{0}")]
+    AttemptsExhausted(String),
     /// The caller's fault: an event id was accepted before with another content.
     #[error("{0}")]
     EventIdConflict(String),

@@ -176,7 +176,7 @@ impl Periods {
     /// [`Window::period_at`], cached.
     pub fn at(&mut self, board: &Board, window: Window, at_ms: i64) -> Result<Period> {
         // A bisection is not slow, and another generation of the board may have other seasons.
-        if window == Window::Season {
+        if window.of_periods() == Window::Season {
             return window.period_at(at_ms, &board.rules.calendar);
         }
         let known = self.known.entry((board.no, window)).or_default();
@@ -204,7 +204,7 @@ impl Periods {
     ) -> Result<Vec<(StandingsId, Period)>> {
         let mut standings = Vec::with_capacity(board.rules.windows.len() * (segments.len() + 1));
         for &window in &board.rules.windows {
-            for segment in std::iter::once("").chain(segments.iter().map(String::as_str)) {
+            for segment in window.segments_of(segments) {
                 let mut period = self.at(board, window, at_ms)?;
                 if period.is_gap() {
                     continue;

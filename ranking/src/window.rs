@@ -53,7 +53,14 @@ pub enum Window {
     /// Everything since the board began; each score loses half its weight with every half-life:
     /// `decay:7d`.
     Decay(HalfLife),
+    /// The scores that each member has used in the periods of another window: `attempts:daily`. No
+    /// board shows it.
+    Attempts(Attempts),
 }
+
+/// The window whose attempts are counted: its place in [`Window::EVERY`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Attempts(u8);
 
 /// The time in which a score loses half its weight: hours, days of 24 hours, or weeks of seven such
 /// days.
@@ -137,9 +144,29 @@ impl Window {
         if let Self::Decay(half_life) = self { Some(half_life) } else { None }
     }
 
+    /// The window that counts the attempts of this one; `None` if that cannot be limited.
+    pub fn attempts(self) -> Option<Self> {
+        let place = Self::EVERY.into_iter().position(|window| window == self)?;
+        Some(Self::Attempts(Attempts(u8::try_from(place).ok()?)))
+    }
+
+    /// The window whose attempts this one counts; `None` for another kind.
+    pub fn counted(self) -> Option<Self> {
+        if let Self::Attempts(Attempts(place)) = self {
+            Self::EVERY.get(usize::from(place)).copied()
+        } else {
+            None
+        }
+    }
+
+    /// The window that has the same periods and is none of attempts.
+    pub fn of_periods(self) -> Self {
+        self.counted().unwrap_or(self)
+    }
+
     /// True if it has one period after another: not `all`, nor a decaying window.
     pub fn has_periods(self) -> bool {
-        !matches!(self, Self::All | Self::Decay(_))
+        !matches!(self.of_periods(), Self::All | Self::Decay(_))
     }
 
     /// The longest duration of a period, in milliseconds; `None` if its one period has no end. It
@@ -159,6 +186,7 @@ impl Window {
                 let each_ms = rolling.base().longest_ms()?;
                 return Some(i64::from(rolling.count) * each_ms);
             }
+            Self::Attempts(_) => return self.of_periods().longest_ms(),
         };
         Some(hours * HOUR_S * 1000)
     }
@@ -368,7 +396,7 @@ mod tests {
     proptest! {
         #[test]
         fn periods_are_contiguous_and_hold_their_instants(at_ms in 0_i64..4_200_000_000_000, calendar in calendars()) {
-            let rolling = ["1d", "7d", "24h", "5w", "3mo", "decay:36h"].map(|name| name.parse().unwrap());
+            let rolling = ["1d", "7d", "24h", "5w", "3mo", "decay:36h", "attempts:daily", "attempts:all"].map(|name| name.parse().unwrap());
             for window in [Window::All].into_iter().chain(Window::CALENDAR).chain(rolling) {
                 let period = window.period_at(at_ms, &calendar).unwrap();
                 prop_assert!(period.start_ms <= period.present_from_ms && period.present_from_ms <= at_ms);

@@ -7,6 +7,7 @@ pub mod list;
 pub mod season;
 pub(crate) mod segments;
 pub mod window;
+pub mod window_input;
 
 use std::sync::Arc;
 

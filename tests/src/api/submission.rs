@@ -99,9 +99,13 @@ fn outcome(result: &Value, event: &Event) -> Outcome {
     match (result["status"].as_str().unwrap(), code) {
         ("APPLIED", None) => Ok(Verdict::Applied),
         ("DUPLICATE", None) => Ok(Verdict::Duplicate),
-        ("REJECTED", Some("BAD_USER_INPUT" | "SCORE_OUT_OF_RANGE" | "EVENT_ID_CONFLICT")) => {
-            Ok(Verdict::Rejected)
-        }
+        (
+            "REJECTED",
+            Some(
+                "BAD_USER_INPUT" | "SCORE_OUT_OF_RANGE" | "EVENT_ID_CONFLICT"
+                | "ATTEMPTS_EXHAUSTED",
+            ),
+        ) => Ok(Verdict::Rejected),
         ("REJECTED", Some("UNAVAILABLE")) => Err("UNAVAILABLE"),
         ("UNKNOWN", Some("TIMEOUT")) => Err("TIMEOUT"),
         other => panic!("{other:?} is no outcome: {result}"),

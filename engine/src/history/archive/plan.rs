@@ -17,8 +17,8 @@ use entity::history::{commit, dead_letter, score_event};
 /// The events of a board, accepted before an instant, that can be archived; or the reason why there
 /// are none.
 ///
-/// Events that may have to be folded again stay: those of an unsealed period or a decaying window,
-/// those whose ids are still remembered, and those beside which scores may still come late.
+/// Events that may have to be folded again stay: those of an unsealed period, a decaying window or
+/// attempts in all time, those whose ids are still remembered, and those beside which scores may still come late.
 pub async fn plan(
     deployment: &Deployment,
     row: &board::Model,
@@ -52,6 +52,12 @@ pub async fn plan(
             return Ok(Err(format!(
                 "its window {rule} counts every event for good; boards with decay windows cannot be archived"
             )));
+        }
+        if !rule.has_periods() {
+            return Ok(Err(
+                "it limits the attempts of all time, which every event counts in; boards with attemptsMax in all cannot be archived"
+                    .to_owned(),
+            ));
         }
         let sealed = window.sealed();
         let is_still = window.is_settled()
