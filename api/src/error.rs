@@ -20,6 +20,10 @@ pub enum ErrorCode {
     TooLate,
     /// The member has used all its attempts in a period: `attemptsMax` of the window.
     AttemptsExhausted,
+    /// The member has not joined the board: `joinBoard`.
+    NotJoined,
+    /// The board has as many entrants as it may have: `entrantsMax`.
+    EntrantsFull,
     /// The event id was accepted before, with another score, time or metadata.
     EventIdConflict,
     /// The request names something that does not exist.
@@ -147,6 +151,7 @@ impl From<ranking::Error> for Error {
             ranking::Error::AttemptsExhausted(message) => {
                 Self::new(ErrorCode::AttemptsExhausted, message)
             }
+            ranking::Error::NotJoined(message) => Self::new(ErrorCode::NotJoined, message),
             ranking::Error::EventIdConflict(message) => {
                 Self::new(ErrorCode::EventIdConflict, message)
             }

@@ -2,6 +2,7 @@
 
 mod columns;
 pub mod display;
+pub mod entrant;
 mod query;
 pub mod reshard;
 mod window_rows;
@@ -104,6 +105,14 @@ pub struct Model {
     pub display: Option<String>,
     /// The lines that a search looks at: see [`search_lines`].
     pub search: String,
+    /// True if only members who joined may submit.
+    pub joining: bool,
+    /// The most members who may have joined at once; none if there is no limit.
+    pub entrants_max: Option<i32>,
+    /// The number of members who have joined.
+    pub entrants: i64,
+    /// The number of the last joining.
+    pub entrants_no: i64,
 }
 
 no_relations!();
@@ -156,6 +165,7 @@ impl Model {
             added: Arc::new(added),
             layouts: Arc::new(self.layouts()?),
             has_metadata: self.metadata,
+            is_joined: self.joining,
         })
     }
 
@@ -261,6 +271,10 @@ pub fn of_rules(
         change: 0,
         display: None,
         search: search_lines(slug, title, &[]),
+        joining: false,
+        entrants_max: None,
+        entrants: 0,
+        entrants_no: 0,
     }
 }
 

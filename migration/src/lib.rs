@@ -8,6 +8,7 @@ mod m20261123_000003_board_changes;
 mod m20261124_000004_display;
 mod m20261124_000005_metadata;
 mod m20261124_000006_board_calendar;
+mod m20261124_000007_entrants;
 mod statement;
 
 use std::sync::Arc;
@@ -35,6 +36,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261124_000004_display::Migration),
             Box::new(m20261124_000005_metadata::Migration),
             Box::new(m20261124_000006_board_calendar::Migration),
+            Box::new(m20261124_000007_entrants::Migration),
         ]
     }
 }
@@ -128,6 +130,7 @@ pub fn steps() -> Vec<String> {
 pub fn tables() -> Vec<String> {
     let mut tables = m20261122_000001_tables::tables();
     tables.extend(m20261124_000005_metadata::TABLES.map(str::to_owned));
+    tables.extend(m20261124_000007_entrants::TABLES.map(str::to_owned));
     tables
 }
 

@@ -105,6 +105,8 @@ pub struct Board {
     pub layouts: Arc<Layouts>,
     /// True if its events may have metadata.
     pub has_metadata: bool,
+    /// True if only members who joined may submit.
+    pub is_joined: bool,
 }
 
 /// A window that was added to a board.
@@ -129,6 +131,7 @@ impl Board {
             added: Arc::default(),
             layouts: Arc::default(),
             has_metadata: false,
+            is_joined: false,
         }
     }
 

@@ -94,6 +94,9 @@ pub struct Wanted {
     pub rolls: Vec<(BoardNo, Vec<String>)>,
     /// The windows whose seal marks are needed.
     pub seals: Vec<SealName>,
+    /// The boards that members must join, each with the generation that began its layout, and the
+    /// members; no member twice in one.
+    pub entrants: Vec<(BoardNo, u32, Vec<MemberId>)>,
     /// The event ids, as fields of the seen hashes.
     pub seen: Vec<String>,
     /// The members whose keys are needed, by standings; no member twice in one.
@@ -117,6 +120,8 @@ pub struct Snapshot {
     pub rolls: Vec<Vec<Option<RollMark>>>,
     /// The mark of each window's seal.
     pub seals: Vec<SealMark>,
+    /// True for each member who has joined.
+    pub entrants: Vec<Vec<bool>>,
     /// The last record of each event id that still counts.
     pub seen: Vec<Option<String>>,
     /// The keys; an error for an entry that another program wrote.

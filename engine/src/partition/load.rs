@@ -1,6 +1,7 @@
 //! A partition of Redis loaded from SQL: all its standings, marks and event ids.
 
 mod all_time;
+mod entrants;
 mod marks;
 mod seen;
 
@@ -112,6 +113,9 @@ impl Partition<'_> {
         let mut clock_ms = last.map_or(0, |commit| commit.clock_ms);
         for board in boards.values().filter(|board| board.has_moved()) {
             clock_ms = clock_ms.max(self.load_seen_of(recovery, board).await?);
+        }
+        for board in boards.values().filter(|board| board.is_joined) {
+            self.load_entrants(recovery, board).await?;
         }
         let epoch = cursor.epoch.unsigned_abs();
         Ok(recovery.finish(cursor.seq as u64, &cursor.commit_id, epoch, clock_ms).await?)

@@ -18,6 +18,8 @@
 //!                           sorted set: label of a period that had an entry → its start, Unix ms
 //! laurel:{3}:rolls:12       hash: series of a rolling window, as 1:region%3Aeu:7d → its progress,
 //!                           as "<start in Unix ms> ready"
+//! laurel:{3}:entrants:12.1  hash of the members who joined a board in a layout, by the generation
+//!                           that began it → the number of their joining, below 0 once they left
 //! laurel:{3}:recovery       the token of the process that recovers the partition; expires
 //! laurel:{3}:nowhere        never exists
 //! laurel:{0}:changes        the number of the last change of a board in SQL, in one partition only
@@ -134,6 +136,18 @@ impl KeySpace {
     /// The pattern of the keys of a partition's marks of rolling windows.
     pub fn rolls_pattern(&self, partition: PartitionNo) -> String {
         self.of(partition, "rolls:*")
+    }
+
+    /// Hash: the members who joined a board; see [`Store::put_entrants`](super::Store::put_entrants).
+    /// A layout has its own, as another one leaves members behind.
+    pub fn entrants(&self, partition: PartitionNo, board: BoardNo, layout_since: u32) -> String {
+        self.of(partition, format_args!("entrants:{board}.{layout_since}"))
+    }
+
+    /// The pattern of the keys of a partition's entrants, of all boards or one.
+    pub fn entrants_pattern(&self, partition: PartitionNo, board: Option<BoardNo>) -> String {
+        let board = board.map_or_else(String::new, |no| format!("{no}."));
+        self.of(partition, format_args!("entrants:{board}*"))
     }
 
     /// The pattern of the keys of a partition's lists of periods, of all boards or one.

@@ -313,6 +313,7 @@ impl Recovery {
             keys.seen_pattern(self.partition),
             keys.periods_pattern(self.partition, None),
             keys.rolls_pattern(self.partition),
+            keys.entrants_pattern(self.partition, None),
         ] {
             found.extend(self.store.scan(self.partition, &pattern).await?);
         }

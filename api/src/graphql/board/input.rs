@@ -17,6 +17,7 @@ use ranking::submission::REGION;
 use ranking::window::{Calendar, Window, parse_zone};
 
 use super::display::BoardDisplayInput;
+use super::joining::check_entrants_max;
 use super::window_input::{WindowInput, attempts, check_attempts, retained};
 use super::{Board, ScoreOrder, ScorePolicy, TieBreak, Visibility, Weekday};
 use crate::app::App;
@@ -90,6 +91,13 @@ pub struct CreateBoardInput {
     /// cannot be changed later.
     #[graphql(default_with = "Some(false)")]
     metadata: Option<bool>,
+    /// True if only members who joined may submit: see `joinBoard`. Scores of others are rejected
+    /// with NOT_JOINED. It cannot be changed later.
+    #[graphql(default_with = "Some(false)")]
+    joining: Option<bool>,
+    /// The most members who may have joined, 1 to 1,000,000,000; no limit by default. Only with
+    /// `joining`.
+    entrants_max: Option<i32>,
     /// The windows besides "all".
     #[graphql(default_with = "Some(vec![])")]
     windows: Option<Vec<WindowInput>>,
@@ -123,6 +131,9 @@ pub struct UpdateBoardInput {
     visibility: Option<Visibility>,
     /// True if a member's own token may submit that member's scores.
     self_submit: Option<bool>,
+    /// The most members who may have joined; null for no limit. Those who have stay, even if they
+    /// are more. Only of a board that was created with `joining`.
+    entrants_max: MaybeUndefined<i32>,
     /// The earliest time at which an accepted score was earned (`at`); null for no limit.
     opens_at: MaybeUndefined<DateTime>,
     /// The time from which on scores that are earned (`at`) are no longer accepted; null for no
@@ -215,6 +226,11 @@ fn change(
     changed.search = Some(shown.search);
     changed.visibility = input.visibility.map(Into::into);
     changed.self_submit = input.self_submit;
+    changed.entrants_max = match input.entrants_max {
+        MaybeUndefined::Undefined => None,
+        MaybeUndefined::Null => Some(None),
+        MaybeUndefined::Value(max) => Some(Some(check_entrants_max(max, row.joining)?)),
+    };
     let end =
         |asked: MaybeUndefined<DateTime>, present| or_present(asked.map_value(|at| at.0), present);
     let lateness_ms = input.max_lateness_seconds.map_value(milliseconds);
@@ -288,6 +304,9 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
     row.visibility = input.visibility.unwrap_or(Visibility::Public).into();
     row.self_submit = input.self_submit.unwrap_or(false);
     row.metadata = input.metadata.unwrap_or(false);
+    row.joining = input.joining.unwrap_or(false);
+    let max = input.entrants_max.map(|max| check_entrants_max(max, row.joining)).transpose();
+    row.entrants_max = max?;
     if row.metadata {
         metadata::check_rules(&rules).map_err(|error| Error::from(error).at("metadata"))?;
     }
