@@ -235,7 +235,7 @@ async fn drop_known(
 }
 
 /// Tells the partitions which members have joined the boards that one must join: a partition may
-/// not know yet, and nobody asks SQL again for a row.
+/// not know yet, and no process asks SQL again for a row.
 async fn tell_entrants(deployment: &Deployment, rows: &[Row]) -> Result<()> {
     let mut members: BTreeMap<BoardNo, (&Board, BTreeSet<&MemberId>)> = BTreeMap::new();
     for Row { submission, .. } in rows.iter().filter(|row| row.submission.board.is_joined) {

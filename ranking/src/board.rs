@@ -6,6 +6,7 @@ pub mod attempts;
 pub mod layout;
 pub mod mark;
 pub mod rules;
+pub mod tick;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

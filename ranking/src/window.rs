@@ -4,6 +4,7 @@
 //! midnight (America/St_Johns until 2011), a local date ended and began again, yet a period is one
 //! span.
 
+mod attempts;
 pub mod calendar;
 mod dated;
 mod hour;
@@ -13,6 +14,7 @@ pub mod roll;
 pub mod seal;
 pub mod season;
 
+pub use attempts::Attempts;
 pub use calendar::Calendar;
 pub use name::parse_zone;
 pub use period::{AT_MS_MAX, ListedPeriod, Period};
@@ -57,10 +59,6 @@ pub enum Window {
     /// board shows it.
     Attempts(Attempts),
 }
-
-/// The window whose attempts are counted: its place in [`Window::EVERY`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Attempts(u8);
 
 /// The time in which a score loses half its weight: hours, days of 24 hours, or weeks of seven such
 /// days.
@@ -142,26 +140,6 @@ impl Window {
     /// The half-life; `None` for a window without decay.
     pub fn half_life(self) -> Option<HalfLife> {
         if let Self::Decay(half_life) = self { Some(half_life) } else { None }
-    }
-
-    /// The window that counts the attempts of this one; `None` if that cannot be limited.
-    pub fn attempts(self) -> Option<Self> {
-        let place = Self::EVERY.into_iter().position(|window| window == self)?;
-        Some(Self::Attempts(Attempts(u8::try_from(place).ok()?)))
-    }
-
-    /// The window whose attempts this one counts; `None` for another kind.
-    pub fn counted(self) -> Option<Self> {
-        if let Self::Attempts(Attempts(place)) = self {
-            Self::EVERY.get(usize::from(place)).copied()
-        } else {
-            None
-        }
-    }
-
-    /// The window that has the same periods and is none of attempts.
-    pub fn of_periods(self) -> Self {
-        self.counted().unwrap_or(self)
     }
 
     /// True if it has one period after another: not `all`, nor a decaying window.

@@ -4,10 +4,12 @@
 
 mod keys;
 mod periods;
+mod scores;
 mod sums;
 
 use self::keys::{key, nearest_key, of_each, same_type};
 use self::periods::{in_periods, periods, rolling_periods};
+use self::scores::{policy, scores};
 use self::sums::{decayed, halves, saturated};
 use anyhow::Result;
 use polars::prelude::{
@@ -71,11 +73,7 @@ pub fn folded(
 ) -> Result<Folded> {
     let base = window.rolling().map_or(window, |rolling| rolling.base());
     let mut periods = periods(board, base, events.span_ms)?;
-    let scores = match window.counted() {
-        Some(_) => attempts(events.scores()),
-        None => with_tick(events.scores(), board),
-    };
-    let mut with_period = in_periods(scores, &periods);
+    let mut with_period = in_periods(scores(board, window, events), &periods);
     if window.of_periods() == Window::Season {
         with_period = with_period.filter(col("period").gt_eq(lit(0_i64)));
     }
@@ -161,28 +159,10 @@ fn in_order_of_members(frame: DataFrame) -> Result<DataFrame> {
 /// `seq` of the last event, and the number of `events` (i64).
 pub fn states(board: &Board, events: &Counted) -> Result<LazyFrame> {
     let periods = periods(board, Window::All, events.span_ms)?;
-    let counted = in_periods(with_tick(events.scores(), board), &periods);
+    let counted = in_periods(scores(board, Window::All, events), &periods);
     let wanted = ["member", "segment", "score", "tick", "seq", "events"].map(col);
     let by = told_apart_by(events, &periods);
     Ok(fold(counted, board, board.rules.policy, &by).select(wanted))
-}
-
-/// Each event as one attempt of everyone's.
-fn attempts(events: LazyFrame) -> LazyFrame {
-    let one = |number: i64| lit(number).cast(DataType::Int64);
-    let everyone = events.filter(col("segment").eq(lit("")));
-    everyone.with_columns([one(1).alias("score"), one(0).alias("tick")])
-}
-
-/// The policy of a window: attempts are added up.
-fn policy(board: &Board, window: Window) -> Policy {
-    window.counted().map_or(board.rules.policy, |_| Policy::Sum)
-}
-
-fn with_tick(events: LazyFrame, board: &Board) -> LazyFrame {
-    // Times are not negative, so integer division is the floor.
-    let tick = col("at_ms").floor_div(lit(i64::from(board.rules.tick_ms)));
-    events.with_column(tick.alias("tick"))
 }
 
 /// The index of the only period; polars would give a small literal 32 bits.

@@ -39,8 +39,8 @@ impl Board {
     /// that is to be accepted included.
     ///
     /// # Errors
-    /// `AttemptsExhausted`, naming the limit and the next period; `Overloaded` while the attempts of
-    /// a new season are being counted.
+    /// `AttemptsExhausted`, naming the limit and the next period; `Overloaded` while the attempts
+    /// of a new season are being counted.
     pub(crate) fn check_attempts(
         &self,
         window: Window,

@@ -138,8 +138,9 @@ impl KeySpace {
         self.of(partition, "rolls:*")
     }
 
-    /// Hash: the members who joined a board; see [`Store::put_entrants`](super::Store::put_entrants).
-    /// A layout has its own, as another one leaves members behind.
+    /// Hash: the members who joined a board; see
+    /// [`Store::put_entrants`](super::Store::put_entrants). A layout has its own, as another one
+    /// leaves members behind.
     pub fn entrants(&self, partition: PartitionNo, board: BoardNo, layout_since: u32) -> String {
         self.of(partition, format_args!("entrants:{board}.{layout_since}"))
     }

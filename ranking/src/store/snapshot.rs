@@ -42,8 +42,9 @@ fn next_of<T: FromRedisValue + Clone>(
 impl Store {
     /// Reads the state of a partition for a fold, at one moment. One round trip: `EVALSHA` of a
     /// script with `GET`, `XLEN`, an `HMGET` of the marks of boards and seals, one for each board's
-    /// rolling windows, one for each board that members join, one for each bucket of the dedup window, and a `ZMSCORE` for each of the
-    /// standings; O(event ids · buckets + members). One more if the clock of Redis has come
+    /// rolling windows, one for each board that members join, one for each bucket of the dedup
+    /// window, and a `ZMSCORE` for each of the standings; O(event ids · buckets + members). One
+    /// more if the clock of Redis has come
     /// to another bucket since the last snapshot, and for the first one.
     ///
     /// # Errors

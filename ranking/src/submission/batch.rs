@@ -175,13 +175,10 @@ impl Batch {
                 verdicts.push(first.verdict_on(&this));
                 continue;
             }
-            if let Err(error) = self.check_joined(submission, snapshot) {
-                verdicts.push(Verdict::Rejected(error));
-                continue;
-            }
-            if let Err(error) =
-                reported.admit(&mut folding, verdicts.len(), submission, places, &closed)
-            {
+            let joined = self.check_joined(submission, snapshot);
+            let place = verdicts.len();
+            let admit = |()| reported.admit(&mut folding, place, submission, places, &closed);
+            if let Err(error) = joined.and_then(admit) {
                 verdicts.push(Verdict::Rejected(error));
                 continue;
             }

@@ -94,7 +94,7 @@ async fn check_limit(sql: Sql) {
         "member \"ann\" has used its 6 attempts in the window all, which has no other period";
     assert_eq!(refusal(&told, 3), ("ATTEMPTS_EXHAUSTED", says));
 
-    // A void gives the attempt back; after a removal the member begins anew.
+    // A void gives the attempt back; after a removal the member has all of them again.
     let told = submit_durably(&api, "b", json!([score("bob", "26", 1)])).await;
     assert_eq!(told["accepted"], 1);
     let newest = events(&api, "b", "ann").await.remove(0)["id"].as_str().unwrap().to_owned();

@@ -72,8 +72,9 @@ impl Entrants {
     /// The number of members who have joined. Needs SQL.
     async fn count(&self, ctx: &Context<'_>) -> Result<Option<i32>> {
         state(ctx).spend(price::select(1))?;
-        let count = entrant::count(&app(ctx).deployment.reads, self.0.row.no);
-        let count = count.await.map_err(Error::from)?.unwrap_or(0);
+        let (app, no) = (app(ctx), self.0.row.no);
+        let count = async { Ok::<_, Error>(entrant::count(&app.deployment.reads, no).await?) };
+        let count = app.health.sql.read(count).await?.unwrap_or(0);
         Ok(Some(int(count.unsigned_abs())?))
     }
 
@@ -90,8 +91,10 @@ impl Entrants {
     ) -> Result<Option<bool>> {
         let member = member_id("member", &member)?;
         state(ctx).spend(price::select(1))?;
-        let row = entrant::of(&app(ctx).deployment.reads, self.0.row.no, member.as_str());
-        Ok(Some(row.await.map_err(Error::from)?.is_some()))
+        let (app, no) = (app(ctx), self.0.row.no);
+        let (db, member) = (&app.deployment.reads, member.as_str());
+        let row = async { Ok::<_, Error>(entrant::of(db, no, member).await?) };
+        Ok(Some(app.health.sql.read(row).await?.is_some()))
     }
 }
 

@@ -93,7 +93,8 @@ impl BoardWindow {
         Ok(int(retain.into())?)
     }
 
-    /// The most scores that the board accepts of a member in each period; null if there is no limit.
+    /// The most scores that the board accepts of a member in each period; null if there is no
+    /// limit.
     async fn attempts_max(&self) -> Result<Option<i32>> {
         let max = self.board.board.rules.attempts_max(self.window);
         Ok(max.map(|max| int(max.into())).transpose()?)

@@ -28,8 +28,8 @@ pub struct WindowInput {
     /// The most scores that the board accepts of a member in each period of the window, 1 to
     /// 1,000,000; no limit by default. The next one is rejected with ATTEMPTS_EXHAUSTED. A score
     /// counts in the period of its `at`; a voided score gives its attempt back, and after
-    /// `removeEntry` the member begins anew. Not for rolling and decaying windows. It can be given
-    /// in `createBoard` only.
+    /// `removeEntry` the member has all of them again. Not for rolling and decaying windows. It can
+    /// be given in `createBoard` only.
     attempts_max: Option<i32>,
 }
 

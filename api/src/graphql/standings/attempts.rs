@@ -15,8 +15,8 @@ use crate::loader::Place;
 /// A member's attempts in a period of a window with `attemptsMax`.
 #[derive(SimpleObject)]
 pub struct Attempts {
-    /// The accepted scores that count. It may exceed `max`: a voided `removeEntry` gives back scores
-    /// to which others were added.
+    /// The accepted scores that count. They may be more than `max`: a voided `removeEntry` gives
+    /// back scores to which others were added.
     used: i32,
     /// The scores that would still be accepted.
     left: i32,

@@ -12,8 +12,19 @@ use crate::partition::Partition;
 use crate::partition::recovery::in_time;
 
 impl Partition<'_> {
-    /// Restores the entrants of a board in a partition that is loaded from SQL.
-    pub(super) async fn load_entrants(self, recovery: &Recovery, board: &Board) -> Result<()> {
+    /// Restores the members who joined, of those boards that members join.
+    pub(super) async fn load_entrants(
+        self,
+        recovery: &Recovery,
+        boards: impl Iterator<Item = &Board> + Send,
+    ) -> Result<()> {
+        for board in boards.filter(|board| board.is_joined) {
+            self.load_entrants_of(recovery, board).await?;
+        }
+        Ok(())
+    }
+
+    async fn load_entrants_of(self, recovery: &Recovery, board: &Board) -> Result<()> {
         let (keys, partitions) = (self.store.keys(), self.store.partitions());
         let mut last = String::new();
         loop {
