@@ -97,6 +97,7 @@ async fn check_limit(sql: Sql) {
     // A void gives the attempt back; after a removal the member has all of them again.
     let told = submit_durably(&api, "b", json!([score("bob", "26", 1)])).await;
     assert_eq!(told["accepted"], 1);
+    deployment.settle().await;
     let newest = events(&api, "b", "ann").await.remove(0)["id"].as_str().unwrap().to_owned();
     assert_eq!(void(&api, &newest).await.codes(), [""; 0]);
     wait_for(&api, "all", None, "ann", json!([5, 1])).await;
@@ -223,6 +224,7 @@ async fn a_sealed_period_takes_no_more_attempts_and_tells_those_it_had() {
     assert_eq!(refusal(&told, 2).0, "ATTEMPTS_EXHAUSTED");
     wait_for(&api, "daily", Some(&sealed), "ann", json!([2, 0])).await;
     // SQL corrects what it has of sealed periods.
+    deployment.settle().await;
     let oldest = events(&api, "b", "ann").await.pop().unwrap()["id"].as_str().unwrap().to_owned();
     assert_eq!(void(&api, &oldest).await.codes(), [""; 0]);
     wait_for(&api, "daily", Some(&sealed), "ann", json!([1, 1])).await;
