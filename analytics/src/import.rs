@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use engine::board::entrants;
 use engine::deployment::Deployment;
 use engine::partition::Partition;
 use engine::partition::submit::Prepared;
@@ -132,6 +133,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     }
     let known = drop_known(deployment, &mut rows, &mut bad).await?;
     job.stage("checking", rows.len());
+    tell_entrants(deployment, &rows).await?;
     let batches = batches(deployment, &rows);
     let refused = simulate(&batches, &rows, now_ms, job).await?;
     bad.extend(
@@ -228,6 +230,23 @@ async fn drop_known(
         }
     });
     Ok(before - rows.len() - bad.len())
+}
+
+/// Tells the partitions which members have joined the boards that one must join: a partition may
+/// not know yet, and no process asks SQL again for a row.
+async fn tell_entrants(deployment: &Deployment, rows: &[Row]) -> Result<()> {
+    let mut members: BTreeMap<BoardNo, (&Board, BTreeSet<&MemberId>)> = BTreeMap::new();
+    for Row { submission, .. } in rows.iter().filter(|row| row.submission.board.is_joined) {
+        let of_board = members.entry(submission.board.no);
+        of_board.or_insert((&submission.board, BTreeSet::new())).1.insert(&submission.member);
+    }
+    for (board, members) in members.into_values() {
+        let members: Vec<MemberId> = members.into_iter().cloned().collect();
+        for some in members.chunks(COMMIT_EVENTS_MAX) {
+            entrants::ask(deployment, board, some).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Indices of rows by partition, in file order, in batches of at most one commit.

@@ -190,6 +190,7 @@ fn other_rules(rules: &Rules, arguments: &Arguments) -> Result<Rules> {
         calendar: rules.calendar.clone(),
         shards: rules.shards,
         windows: rules.shown().collect(),
+        attempts: BTreeMap::new(),
     })?)
 }
 

@@ -18,6 +18,12 @@ pub enum ErrorCode {
     BoardClosed,
     /// The score came too long after it was earned: `maxLatenessSeconds`.
     TooLate,
+    /// The member has used all its attempts in a period: `attemptsMax` of the window.
+    AttemptsExhausted,
+    /// The member has not joined the board: `joinBoard`.
+    NotJoined,
+    /// The board has as many entrants as it may have: `entrantsMax`.
+    EntrantsFull,
     /// The event id was accepted before, with another score, time or metadata.
     EventIdConflict,
     /// The request names something that does not exist.
@@ -148,6 +154,10 @@ impl From<ranking::Error> for Error {
             ranking::Error::NotOpen(message) => Self::new(ErrorCode::BoardNotOpen, message),
             ranking::Error::Closed(message) => Self::new(ErrorCode::BoardClosed, message),
             ranking::Error::TooLate(message) => Self::new(ErrorCode::TooLate, message),
+            ranking::Error::AttemptsExhausted(message) => {
+                Self::new(ErrorCode::AttemptsExhausted, message)
+            }
+            ranking::Error::NotJoined(message) => Self::new(ErrorCode::NotJoined, message),
             ranking::Error::EventIdConflict(message) => {
                 Self::new(ErrorCode::EventIdConflict, message)
             }

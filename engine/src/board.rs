@@ -4,6 +4,7 @@
 pub mod agenda;
 pub mod create;
 pub mod delete;
+pub mod entrants;
 pub mod fill;
 pub mod season;
 pub mod windows;

@@ -294,7 +294,9 @@ impl<'a> Moving<'a> {
             keys.entry(partition).or_default().push(key);
         }
         for Partition { no, .. } in &self.partitions {
-            keys.entry(*no).or_default().push(store.keys().rolls(*no, self.board.no));
+            let keys = keys.entry(*no).or_default();
+            keys.push(store.keys().rolls(*no, self.board.no));
+            keys.push(store.keys().entrants(*no, self.board.no, self.board.layout_since()));
         }
         Ok(keys)
     }

@@ -2,6 +2,7 @@
 
 mod columns;
 pub mod display;
+pub mod entrant;
 mod query;
 pub mod reshard;
 mod window_rows;
@@ -104,6 +105,14 @@ pub struct Model {
     pub display: Option<String>,
     /// The lines that a search looks at: see [`search_lines`].
     pub search: String,
+    /// True if only members who joined may submit.
+    pub joining: bool,
+    /// The most members who may have joined at once; none if there is no limit.
+    pub entrants_max: Option<i32>,
+    /// The number of members who have joined.
+    pub entrants: i64,
+    /// The number of the last joining.
+    pub entrants_no: i64,
 }
 
 no_relations!();
@@ -118,6 +127,7 @@ impl Model {
             ranking::Error::Corrupt(format!("board {} has an invalid {what}", self.slug))
         };
         let (mut windows, mut added, mut seasons) = (vec![], BTreeMap::new(), vec![]);
+        let mut attempts = BTreeMap::new();
         for row in self.window_rows()? {
             if row.state == WindowState::Dropped {
                 continue;
@@ -125,6 +135,9 @@ impl Model {
             let window: Window = row.name.parse()?;
             if !row.hidden {
                 windows.push(window);
+            }
+            if let Some(counted) = window.counted() {
+                attempts.insert(counted, row.attempts_max.ok_or_else(|| broken("attemptsMax"))?);
             }
             let is_whole = row.is_settled();
             seasons.extend(row.seasons.iter().filter_map(SeasonRow::to_ranking));
@@ -141,6 +154,7 @@ impl Model {
             calendar: self.calendar()?.with_seasons(seasons)?,
             shards: self.shards.try_into().map_err(|_| broken("number of shards"))?,
             windows,
+            attempts,
         })?;
         let generation = self.generation.try_into().map_err(|_| broken("generation"))?;
         Ok(Board {
@@ -151,6 +165,7 @@ impl Model {
             added: Arc::new(added),
             layouts: Arc::new(self.layouts()?),
             has_metadata: self.metadata,
+            is_joined: self.joining,
         })
     }
 
@@ -256,6 +271,10 @@ pub fn of_rules(
         change: 0,
         display: None,
         search: search_lines(slug, title, &[]),
+        joining: false,
+        entrants_max: None,
+        entrants: 0,
+        entrants_no: 0,
     }
 }
 

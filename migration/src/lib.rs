@@ -9,6 +9,7 @@ mod m20261124_000004_display;
 mod m20261124_000005_metadata;
 mod m20261124_000006_board_calendar;
 mod m20261124_000007_merges;
+mod m20261124_000008_entrants;
 mod m20261124_000009_attributes;
 mod m20261124_000010_token_names;
 mod statement;
@@ -39,6 +40,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261124_000005_metadata::Migration),
             Box::new(m20261124_000006_board_calendar::Migration),
             Box::new(m20261124_000007_merges::Migration),
+            Box::new(m20261124_000008_entrants::Migration),
             Box::new(m20261124_000009_attributes::Migration),
             Box::new(m20261124_000010_token_names::Migration),
         ]
@@ -135,6 +137,7 @@ pub fn tables() -> Vec<String> {
     let mut tables = m20261122_000001_tables::tables();
     tables.extend(m20261124_000005_metadata::TABLES.map(str::to_owned));
     tables.extend(m20261124_000007_merges::TABLES.map(str::to_owned));
+    tables.extend(m20261124_000008_entrants::TABLES.map(str::to_owned));
     tables
 }
 

@@ -2,9 +2,11 @@
 //! window.
 
 pub mod admission;
+pub mod attempts;
 pub mod layout;
 pub mod mark;
 pub mod rules;
+pub mod tick;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -104,6 +106,8 @@ pub struct Board {
     pub layouts: Arc<Layouts>,
     /// True if its events may have metadata.
     pub has_metadata: bool,
+    /// True if only members who joined may submit.
+    pub is_joined: bool,
 }
 
 /// A window that was added to a board.
@@ -128,6 +132,7 @@ impl Board {
             added: Arc::default(),
             layouts: Arc::default(),
             has_metadata: false,
+            is_joined: false,
         }
     }
 
@@ -145,7 +150,7 @@ impl Board {
     /// True if the standings of a window's period contain all earlier events: false while a new
     /// window, or a new season, is being filled.
     pub fn is_filled(&self, window: Window, period: &Period) -> bool {
-        if window == Window::Season {
+        if window.of_periods() == Window::Season {
             let season = self.rules.calendar.season_named(&period.label);
             return season.is_some_and(|season| season.is_ready);
         }

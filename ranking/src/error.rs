@@ -23,6 +23,13 @@ pub enum Error {
     /// The caller's fault: a score came too long after it was earned.
     #[error("{0}")]
     TooLate(String),
+    /// The caller's fault: the member has used all its attempts in a period.
+    #[error("{0}")]
+    AttemptsExhausted(String),
+    /// The caller's fault: the member has not joined the board, or the partition does not know yet
+    /// that it has.
+    #[error("{0}")]
+    NotJoined(String),
     /// The caller's fault: an event id was accepted before with another content.
     #[error("{0}")]
     EventIdConflict(String),

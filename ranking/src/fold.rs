@@ -15,6 +15,7 @@ impl Rules {
     pub fn first(&self, window: Window, score: i64, at_ms: i64) -> State {
         match window.half_life() {
             Some(half_life) => State { score: half_life.code(score as f64, at_ms), tick: 0 },
+            None if window.counted().is_some() => State { score: 1, tick: 0 },
             None => State { score, tick: self.tick(at_ms) },
         }
     }
@@ -22,14 +23,17 @@ impl Rules {
     /// Folds two states in a window; either may be that of a single event. Between two removals the
     /// result does not depend on the order of events. SUM has the total and the time of the latest
     /// event. BEST has the best score and the earliest time it was reached. LATEST has the latest
-    /// event, and the better one of those in the same tick. Only sums of decaying scores depend on
-    /// the order, by their rounding.
+    /// event, and the better one of those in the same tick. A window of attempts has the number of
+    /// events. Only sums of decaying scores depend on the order, by their rounding.
     /// It never checks ranges: a replay must not fail. A sum that would leave 64 bits stays at the
     /// end that it reached.
     pub fn fold(&self, window: Window, state: Option<State>, event: State) -> State {
         let Some(state) = state else { return event };
         if let Some(half_life) = window.half_life() {
             return State { score: half_life.add(state.score, event.score), tick: 0 };
+        }
+        if window.counted().is_some() {
+            return State { score: state.score.saturating_add(event.score), tick: 0 };
         }
         match self.policy {
             Policy::Sum => State {

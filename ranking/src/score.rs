@@ -99,10 +99,12 @@ pub fn format_decayed(value: f64, decimals: u8) -> String {
     zero.unwrap_or(&text).to_owned()
 }
 
-/// Writes a score of a window; if it decays, its worth at an instant, as [`format_decayed`] does.
+/// Writes a score of a window; if it decays, its worth at an instant, as [`format_decayed`] does. A
+/// number of attempts has no decimals.
 pub fn format_in(window: Window, raw: i64, decimals: u8, now_ms: i64) -> String {
     match window.half_life() {
         Some(half_life) => format_decayed(half_life.value(raw, now_ms), decimals),
+        None if window.counted().is_some() => format(raw, 0),
         None => format(raw, decimals),
     }
 }

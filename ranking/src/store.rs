@@ -13,6 +13,7 @@
 //! Each read also reads the head, so the first read after a restart, a failover, a move to another
 //! server or a flush notices it.
 
+pub mod entrants;
 pub mod key;
 pub mod log;
 pub mod owner;
@@ -75,6 +76,7 @@ struct Scripts {
     neighbors: Script,
     renew: Script,
     log: Script,
+    entrants: Script,
 }
 
 impl Scripts {
@@ -95,6 +97,7 @@ impl Scripts {
             neighbors: Script::new(include_str!("store/script/neighbors.lua")),
             log: Script::new(include_str!("store/script/log.lua")),
             renew: Script::new(include_str!("store/script/renew.lua")),
+            entrants: Script::new(include_str!("store/script/entrants.lua")),
         }
     }
 
@@ -112,6 +115,7 @@ impl Scripts {
             &self.neighbors,
             &self.renew,
             &self.log,
+            &self.entrants,
         ] {
             pipe.load_script(script).ignore();
         }

@@ -89,6 +89,9 @@ pub struct Wanted {
     pub seals: Vec<SealName>,
     /// The members whose marks are needed, none twice.
     pub members: Vec<MemberId>,
+    /// The boards that members must join, each with the generation that began its layout, and the
+    /// members; no member twice in one.
+    pub entrants: Vec<(BoardNo, u32, Vec<MemberId>)>,
     /// The event ids, as fields of the seen hashes.
     pub seen: Vec<String>,
     /// The members whose keys are needed, by standings; no member twice in one.
@@ -114,6 +117,8 @@ pub struct Snapshot {
     pub seals: Vec<SealMark>,
     /// The mark of each member.
     pub members: Vec<MemberMark>,
+    /// True for each member who has joined.
+    pub entrants: Vec<Vec<bool>>,
     /// The last record of each event id that still counts.
     pub seen: Vec<Option<String>>,
     /// The keys; an error for an entry that another program wrote.
@@ -173,7 +178,7 @@ impl Periods {
     /// [`Window::period_at`], cached.
     pub fn at(&mut self, board: &Board, window: Window, at_ms: i64) -> Result<Period> {
         // A bisection is not slow, and another generation of the board may have other seasons.
-        if window == Window::Season {
+        if window.of_periods() == Window::Season {
             return window.period_at(at_ms, &board.rules.calendar);
         }
         let known = self.known.entry((board.no, window)).or_default();
@@ -201,7 +206,7 @@ impl Periods {
     ) -> Result<Vec<(StandingsId, Period)>> {
         let mut standings = Vec::with_capacity(board.rules.windows.len() * (segments.len() + 1));
         for &window in &board.rules.windows {
-            for segment in std::iter::once("").chain(segments.iter().map(String::as_str)) {
+            for segment in window.segments_of(segments) {
                 let mut period = self.at(board, window, at_ms)?;
                 if period.is_gap() {
                     continue;

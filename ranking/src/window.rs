@@ -4,6 +4,7 @@
 //! midnight (America/St_Johns until 2011), a local date ended and began again, yet a period is one
 //! span.
 
+mod attempts;
 pub mod calendar;
 mod dated;
 mod hour;
@@ -13,6 +14,7 @@ pub mod roll;
 pub mod seal;
 pub mod season;
 
+pub use attempts::Attempts;
 pub use calendar::Calendar;
 pub use name::parse_zone;
 pub use period::{AT_MS_MAX, ListedPeriod, Period};
@@ -53,6 +55,9 @@ pub enum Window {
     /// Everything since the board began; each score loses half its weight with every half-life:
     /// `decay:7d`.
     Decay(HalfLife),
+    /// The scores that each member has used in the periods of another window: `attempts:daily`. No
+    /// board shows it.
+    Attempts(Attempts),
 }
 
 /// The time in which a score loses half its weight: hours, days of 24 hours, or weeks of seven such
@@ -139,7 +144,7 @@ impl Window {
 
     /// True if it has one period after another: not `all`, nor a decaying window.
     pub fn has_periods(self) -> bool {
-        !matches!(self, Self::All | Self::Decay(_))
+        !matches!(self.of_periods(), Self::All | Self::Decay(_))
     }
 
     /// The longest duration of a period, in milliseconds; `None` if its one period has no end. It
@@ -159,6 +164,7 @@ impl Window {
                 let each_ms = rolling.base().longest_ms()?;
                 return Some(i64::from(rolling.count) * each_ms);
             }
+            Self::Attempts(_) => return self.of_periods().longest_ms(),
         };
         Some(hours * HOUR_S * 1000)
     }
@@ -368,7 +374,7 @@ mod tests {
     proptest! {
         #[test]
         fn periods_are_contiguous_and_hold_their_instants(at_ms in 0_i64..4_200_000_000_000, calendar in calendars()) {
-            let rolling = ["1d", "7d", "24h", "5w", "3mo", "decay:36h"].map(|name| name.parse().unwrap());
+            let rolling = ["1d", "7d", "24h", "5w", "3mo", "decay:36h", "attempts:daily", "attempts:all"].map(|name| name.parse().unwrap());
             for window in [Window::All].into_iter().chain(Window::CALENDAR).chain(rolling) {
                 let period = window.period_at(at_ms, &calendar).unwrap();
                 prop_assert!(period.start_ms <= period.present_from_ms && period.present_from_ms <= at_ms);

@@ -1,6 +1,7 @@
 //! A process of the server, and requests to it.
 
 pub mod amendment;
+pub mod attempts;
 pub mod connection;
 pub mod friends;
 pub mod listing;

@@ -6,6 +6,7 @@ mod creation;
 mod deletion;
 mod deletion_under_load;
 mod display;
+mod joining;
 mod numbers;
 mod reshard;
 mod reshard_crashes;

@@ -1,5 +1,6 @@
 //! Scores on their way in.
 
+mod attempts;
 mod durability;
 mod effects;
 mod event_ids;

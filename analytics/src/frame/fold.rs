@@ -4,10 +4,12 @@
 
 mod keys;
 mod periods;
+mod scores;
 mod sums;
 
 use self::keys::{key, nearest_key, of_each, same_type};
 use self::periods::{in_periods, periods, rolling_periods};
+use self::scores::{policy, scores};
 use self::sums::{decayed, halves, saturated};
 use anyhow::Result;
 use polars::prelude::{
@@ -71,8 +73,8 @@ pub fn folded(
 ) -> Result<Folded> {
     let base = window.rolling().map_or(window, |rolling| rolling.base());
     let mut periods = periods(board, base, events.span_ms)?;
-    let mut with_period = in_periods(with_tick(events.scores(), board), &periods);
-    if window == Window::Season {
+    let mut with_period = in_periods(scores(board, window, events), &periods);
+    if window.of_periods() == Window::Season {
         with_period = with_period.filter(col("period").gt_eq(lit(0_i64)));
     }
     let sealed_ms = board.sealed(window).sealing_before_ms;
@@ -87,7 +89,7 @@ pub fn folded(
     let mut by = told_apart_by(events, &periods);
     let mut folded = match window.half_life() {
         Some(half_life) => decayed(with_period, half_life)?,
-        None => fold(with_period, board, &by),
+        None => fold(with_period, board, policy(board, window), &by),
     };
     if let Some(rolling) = window.rolling() {
         periods = rolling_periods(board, window, &periods, through_ms)?;
@@ -97,7 +99,7 @@ pub fn folded(
         let inside = concat(parts, UnionArgs::default())?;
         let inside = inside.filter(col("period").lt(lit(periods.len() as i64)));
         by = told_apart_by(events, &periods);
-        folded = fold(inside, board, &by);
+        folded = fold(inside, board, policy(board, window), &by);
     }
     if which == Which::Open {
         folded = folded.filter(kept_from(&periods));
@@ -157,15 +159,10 @@ fn in_order_of_members(frame: DataFrame) -> Result<DataFrame> {
 /// `seq` of the last event, and the number of `events` (i64).
 pub fn states(board: &Board, events: &Counted) -> Result<LazyFrame> {
     let periods = periods(board, Window::All, events.span_ms)?;
-    let counted = in_periods(with_tick(events.scores(), board), &periods);
+    let counted = in_periods(scores(board, Window::All, events), &periods);
     let wanted = ["member", "segment", "score", "tick", "seq", "events"].map(col);
-    Ok(fold(counted, board, &told_apart_by(events, &periods)).select(wanted))
-}
-
-fn with_tick(events: LazyFrame, board: &Board) -> LazyFrame {
-    // Times are not negative, so integer division is the floor.
-    let tick = col("at_ms").floor_div(lit(i64::from(board.rules.tick_ms)));
-    events.with_column(tick.alias("tick"))
+    let by = told_apart_by(events, &periods);
+    Ok(fold(counted, board, board.rules.policy, &by).select(wanted))
 }
 
 /// The index of the only period; polars would give a small literal 32 bits.
@@ -182,7 +179,7 @@ fn told_apart_by(events: &Counted, periods: &[Period]) -> Vec<&'static str> {
 }
 
 /// Folds rows to one state per member, segment and period. States fold as events do.
-fn fold(events: LazyFrame, board: &Board, by: &[&str]) -> LazyFrame {
+fn fold(events: LazyFrame, board: &Board, policy: Policy, by: &[&str]) -> LazyFrame {
     let rules = &board.rules;
     let best = |scores: Expr| match rules.direction {
         Direction::HighFirst => scores.max(),
@@ -190,7 +187,7 @@ fn fold(events: LazyFrame, board: &Board, by: &[&str]) -> LazyFrame {
     };
     let (score, tick) = (col("score"), col("tick"));
     let (mut totals, mut total) = (vec![], None);
-    let (state_score, state_tick) = match rules.policy {
+    let (state_score, state_tick) = match policy {
         Policy::Sum => {
             let [high, low] = halves(score);
             totals.push(low.alias("low"));
@@ -262,6 +259,7 @@ pub(crate) mod tests {
                 let decaying = decaying.into_iter().filter(|_| sums);
                 let windows = Window::EVERY[1..].iter().copied();
                 let windows = windows.chain(rolling).chain(decaying).collect();
+                let attempts = Window::EVERY.map(|window| (window, 1)).into();
                 let rules = Rules::new(RulesInput {
                     direction,
                     policy,
@@ -270,6 +268,7 @@ pub(crate) mod tests {
                     max: 500,
                     calendar: Calendar { week_start, ..calendar }.with_seasons(seasons).unwrap(),
                     windows,
+                    attempts,
                     ..Default::default()
                 });
                 Some(Board::new(BoardNo(1), rules.ok()?))

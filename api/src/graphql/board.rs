@@ -3,10 +3,12 @@
 pub mod deletion;
 pub mod display;
 pub mod input;
+pub mod joining;
 pub mod list;
 pub mod season;
 pub(crate) mod segments;
 pub mod window;
+pub mod window_input;
 
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ use entity::board as row;
 
 use super::board::display::ScoreFormat;
 use super::board::input::no_board;
+use super::board::joining::Entrants;
 use super::board::season::Season;
 use super::board::segments::segments_page;
 use super::board::window::BoardWindow;
@@ -258,6 +261,12 @@ impl Board {
     /// True if scores may have metadata; fixed at creation.
     async fn metadata(&self) -> bool {
         self.0.board.has_metadata
+    }
+
+    /// The members who joined; null if the board was not created with `joining`, so that anyone may
+    /// submit.
+    async fn entrants(&self) -> Option<Entrants> {
+        Entrants::of(&self.0)
     }
 
     /// The windows of the board; "all" is always the first.

@@ -215,9 +215,10 @@ impl Finding {
 }
 
 impl Finding {
-    /// Converts a raw score, with the decimals of the board.
+    /// Converts a raw score, with the decimals of the board; a number of attempts has none.
     fn decimal(&self, raw: Option<i64>) -> Option<Decimal> {
-        let known = self.known.as_ref();
+        let counts = self.row.window.parse().ok().and_then(ranking::window::Window::counted);
+        let known = self.known.as_ref().filter(|_| counts.is_none());
         let decimals = known.map_or(0, |known| known.board.rules.decimals);
         raw.map(|raw| Decimal::of(raw, decimals))
     }

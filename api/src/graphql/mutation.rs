@@ -7,6 +7,9 @@ use super::board::deletion::{DeleteBoardInput, DeleteBoardPayload, delete};
 use super::board::input::{
     CreateBoardInput, CreateBoardPayload, UpdateBoardInput, UpdateBoardPayload, create, update,
 };
+use super::board::joining::{
+    JoinBoardInput, JoinBoardPayload, LeaveBoardInput, LeaveBoardPayload, join_board, leave_board,
+};
 use super::board::season::{
     AddSeasonInput, AddSeasonPayload, RemoveSeasonInput, RemoveSeasonPayload, add_season,
     remove_season,
@@ -100,6 +103,30 @@ impl Mutation {
         let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
         Ok(Some(remove_season(app(ctx), &input).await?))
+    }
+
+    /// Lets a member join a board that was created with `joining`; does nothing if it has joined.
+    /// Refused with ENTRANTS_FULL if the board has as many entrants as it may have. Needs scope
+    /// submit for a member's own token, and otherwise scope admin.
+    async fn join_board(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The board and the member.")] input: JoinBoardInput,
+    ) -> Result<Option<JoinBoardPayload>> {
+        let _change = state(ctx).changes.enter();
+        Ok(Some(join_board(ctx, &input).await?))
+    }
+
+    /// Lets a member leave a board that it has joined, which makes room for another one. Refused if
+    /// the member has a score there. Needs scope submit for a member's own token, and otherwise
+    /// scope admin.
+    async fn leave_board(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The board and the member.")] input: LeaveBoardInput,
+    ) -> Result<Option<LeaveBoardPayload>> {
+        let _change = state(ctx).changes.enter();
+        Ok(Some(leave_board(ctx, &input).await?))
     }
 
     /// Submits scores to a board. Each score is accepted or rejected on its own, so read each

@@ -1,5 +1,6 @@
 //! Standings: all entries of a board in one segment and one period of one window.
 
+pub mod attempts;
 pub mod choice;
 pub(crate) mod dense;
 pub mod distribution;
@@ -22,6 +23,7 @@ use super::board::window::BoardWindow;
 use super::member::friend::{FriendEntry, FriendTotal, FriendsPage, friends_page};
 use super::price::{self, LookUp};
 use super::request::state;
+use super::standings::attempts::Attempts;
 use super::standings::distribution::{
     BUCKETS_DEFAULT, ScoreBucket, distribution, rank_of_percentile,
 };
@@ -194,6 +196,16 @@ impl Standings {
         #[graphql(desc = "The member's key.")] member: String,
     ) -> Result<Option<Entry>> {
         Ok(self.entry_of(ctx, member_id("member", &member)?).await?)
+    }
+
+    /// A member's attempts in the period, whatever the segment; null if the window has no
+    /// `attemptsMax`.
+    async fn attempts(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The member's key.")] member: String,
+    ) -> Result<Option<Attempts>> {
+        Ok(self.attempts_of(ctx, member_id("member", &member)?).await?)
     }
 
     /// The entries of members, at most 1,000, in the order of `members`; null for members that are

@@ -3,6 +3,7 @@
 mod doubt;
 mod duplicates;
 mod durable;
+mod joining;
 mod result;
 mod segments;
 pub(crate) mod written;
@@ -171,6 +172,7 @@ pub(crate) async fn submit(
         outcomes.sort_unstable_by_key(|(index, _)| *index);
         board = other;
     }
+    joining::ask_sql(app, state, &board, &mut sending, &mut outcomes).await;
     state.loaders.clear().await;
     let partitions = sending.partitions;
     let scores = input.scores.into_iter().zip(partitions).zip(outcomes).enumerate();

@@ -30,7 +30,7 @@ pub(crate) async fn fill(
 ) -> Result<()> {
     let mark = partition.archive_mark(board.no).await?;
     // The archive has no event of a season that is not sealed.
-    let is_of_archive = |(window, _): &(Window, u32)| *window != Window::Season;
+    let is_of_archive = |(window, _): &(Window, u32)| window.of_periods() != Window::Season;
     if mark.closing_seq > 0 && windows.iter().any(is_of_archive) {
         return Err(ranking::Error::Corrupt(format!(
             "board {} has windows to fill, but events of it are archived",

@@ -37,7 +37,8 @@ pub struct Changed {
 /// `all`, with the past periods that they retain where the client says so.
 ///
 /// Present windows stay as they are, new ones are to be filled, and those that are not listed are
-/// to be dropped. `None` if nothing changes.
+/// to be dropped. A window of attempts goes with the window that it counts. `None` if nothing
+/// changes.
 ///
 /// # Errors
 /// `Invalid` for a new window of a board with archived events, as it could not be filled. `Corrupt`
@@ -50,20 +51,24 @@ pub fn change(
     let (mut rows, mut known, mut changes) = (vec![], BTreeSet::new(), false);
     let shown: BTreeSet<Window> = windows.keys().copied().collect();
     let needed: BTreeSet<Window> = shown.union(&bases(&shown)).copied().collect();
+    let is_needed = |window: Window| match window.counted() {
+        Some(counted) => counted == Window::All || shown.contains(&counted),
+        None => needed.contains(&window),
+    };
     let is_hidden = |window: Window| !shown.contains(&window);
     let mut retains = false;
     for mut window in row.window_rows()? {
         let named: Window = window.name.parse()?;
         if window.state != WindowState::Dropped {
             known.insert(named);
-            if !needed.contains(&named) {
+            if !is_needed(named) {
                 window.state = WindowState::Dropped;
                 changes = true;
             } else if window.hidden != is_hidden(named) {
                 window.hidden = is_hidden(named);
                 changes = true;
             }
-            if let Some(&Some(retain)) = windows.get(&named)
+            if let Some(&Some(retain)) = windows.get(&named.of_periods())
                 && retain != window.retained()
             {
                 window.retain = retain;
@@ -201,7 +206,9 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
             partition.settle().await?;
         }
         if season::needs_fill(deployment, row).await? {
-            filling.insert((Window::Season, board.generation_of(Window::Season)));
+            let of_seasons = |window: &Window| window.of_periods() == Window::Season;
+            let windows = board.rules.windows.iter().copied().filter(of_seasons);
+            filling.extend(windows.map(|window| (window, board.generation_of(window))));
         }
     }
     for &partition in &partitions {

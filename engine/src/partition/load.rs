@@ -1,6 +1,7 @@
 //! A partition of Redis loaded from SQL: all its standings, marks and event ids.
 
 mod all_time;
+mod entrants;
 mod marks;
 mod put;
 mod seen;
@@ -94,11 +95,9 @@ impl Partition<'_> {
             writes.mark_roll(keys, self.no, no, &series, mark);
         }
         recovery.apply(&writes).await?;
-        self.load_seen(recovery, &boards).await?;
-        let mut clock_ms = last.map_or(0, |commit| commit.clock_ms);
-        for board in boards.values().filter(|board| board.has_moved()) {
-            clock_ms = clock_ms.max(self.load_seen_of(recovery, board).await?);
-        }
+        let seen_ms = self.load_seen(recovery, &boards).await?;
+        let clock_ms = seen_ms.max(last.map_or(0, |commit| commit.clock_ms));
+        self.load_entrants(recovery, boards.values()).await?;
         let epoch = cursor.epoch.unsigned_abs();
         Ok(recovery.finish(cursor.seq as u64, &cursor.commit_id, epoch, clock_ms).await?)
     }

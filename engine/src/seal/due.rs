@@ -132,6 +132,8 @@ impl Open {
         window: Window,
         now_ms: i64,
     ) -> Result<Self> {
+        // The attempts of a period count for as long as its scores do.
+        let window = window.of_periods();
         let mut open = Self { from_ms: i64::MAX, is_rolled: true };
         let is_made_of = |other: &Window| match other.rolling() {
             Some(rolling) => *other == window || rolling.base() == window,
@@ -183,13 +185,13 @@ fn due_ms(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<i64>>
     /// period and the answer.
     type Answers = BTreeMap<(String, u8, i8, Window, u32), (i64, Option<i64>)>;
     static LAST: LazyLock<Mutex<Answers>> = LazyLock::new(Mutex::default);
-    let (rule, retain) = (window.name.parse()?, window.retained());
+    let (rule, retain): (Window, _) = (window.name.parse()?, window.retained());
     let calendar = &board.rules.calendar;
     if retain == RETAIN_MAX {
         return Ok(None);
     }
     // The seasons of a board are no rule that others share, and are found at once.
-    if rule == Window::Season {
+    if rule.of_periods() == Window::Season {
         return Ok(kept_from_ms(rule, calendar, now_ms, retain)?);
     }
     let present_ms = Window::period_at(rule, now_ms, calendar)?.present_from_ms;

@@ -40,6 +40,8 @@ pub struct Change {
     pub visibility: Option<Visibility>,
     /// True if a member's own token may submit.
     pub self_submit: Option<bool>,
+    /// The most members who may have joined at once; an inner `None` for no limit.
+    pub entrants_max: Option<Option<i32>>,
     /// The times for which the board accepts scores; always set.
     pub admission: Admission,
 }
@@ -269,6 +271,7 @@ pub async fn update(db: &impl ConnectionTrait, row: &Model, change: Change) -> R
         search: or_keep(change.search),
         visibility: or_keep(change.visibility),
         self_submit: or_keep(change.self_submit),
+        entrants_max: or_keep(change.entrants_max),
         opens_at_ms: Set(change.admission.opens_at_ms),
         closes_at_ms: Set(change.admission.closes_at_ms),
         lateness_max_ms: Set(change.admission.lateness_max_ms),

@@ -20,7 +20,7 @@ pub struct WindowRow {
     /// Its state.
     #[serde(default)]
     pub state: WindowState,
-    /// True if no client asked for it: a rolling window is made of it.
+    /// True if no client asked for it: a rolling window is made of it, or it counts attempts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
     /// Periods that start before this instant are sealed or being sealed. In Unix milliseconds.
@@ -32,6 +32,9 @@ pub struct WindowRow {
     /// Periods that start before this instant have left Redis. In Unix milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_before_ms: Option<i64>,
+    /// In a window that counts attempts, the most of a member in a period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts_max: Option<u32>,
     /// The seasons of the window `season`, in the order in which they were listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seasons: Vec<SeasonRow>,
@@ -79,6 +82,7 @@ impl WindowRow {
             sealing_before_ms: None,
             sealed_before_ms: None,
             dropped_before_ms: None,
+            attempts_max: None,
             seasons: vec![],
         }
     }
@@ -120,13 +124,14 @@ impl SeasonRow {
 }
 
 /// The windows of a new board besides `all`. `retained` says how many past periods a window keeps;
-/// the default is all.
+/// the default is all. Its attempts are counted for as long.
 pub fn first_windows(rules: &Rules, retained: &BTreeMap<Window, Option<u32>>) -> Vec<WindowRow> {
     let row = |&window: &Window| {
         let mut row = WindowRow::new(window, 1, WindowState::Whole);
-        let retain = retained.get(&window).copied().flatten();
+        let retain = retained.get(&window.of_periods()).copied().flatten();
         row.retain = retain.unwrap_or(row.retain);
         row.hidden = !rules.is_shown(window);
+        row.attempts_max = window.counted().and_then(|counted| rules.attempts_max(counted));
         row
     };
     rules.windows.iter().skip(1).map(row).collect()

@@ -1,22 +1,16 @@
 //! A board's rules, checked once when the board is created.
 
-use crate::board::State;
-use crate::board::{Direction, Policy, TieBreak};
+use crate::board::tick::{TICKS_MS, choose_tick};
+use crate::board::{Direction, Policy, State, TieBreak, attempts};
 use crate::error::{Error, Result};
 use crate::score::decay::CODE_MAX;
 use crate::score::rank_key::{KEY_BITS, KeyLayout, RankKey};
 use crate::score::{self, DECIMALS_MAX, RAW_MAX};
 use crate::window::{Calendar, Period, REACH_MS, Window};
-use std::collections::BTreeSet;
-
-/// The units of time that a tie-break may count in, in milliseconds, finest first.
-pub const TICKS_MS: [u32; 6] = [1, 10, 100, 1000, 10_000, 100_000];
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most windows that a board may have besides `all`.
 pub const WINDOWS_MAX: usize = 16;
-
-/// The coarsest tick that is chosen by default, in milliseconds.
-const TICK_DEFAULT_MS_MAX: u32 = 1000;
 
 /// A request for rules, by the creator of a board.
 #[derive(Debug, Clone)]
@@ -41,6 +35,8 @@ pub struct RulesInput {
     pub shards: u16,
     /// The windows besides `all`.
     pub windows: Vec<Window>,
+    /// For some of them and `all`, the most scores of a member in a period.
+    pub attempts: BTreeMap<Window, u32>,
 }
 
 /// The rules of a board whose creator says nothing.
@@ -57,6 +53,7 @@ impl Default for RulesInput {
             calendar: Calendar::default(),
             shards: 1,
             windows: vec![],
+            attempts: BTreeMap::new(),
         }
     }
 }
@@ -82,11 +79,13 @@ pub struct Rules {
     pub calendar: Calendar,
     /// S, a power of two.
     pub shards: u16,
-    /// Every window with standings, `all` first, each once: the requested ones and the base windows
-    /// of the rolling ones.
+    /// Every window with standings, `all` first, each once: the requested ones, the base windows of
+    /// the rolling ones, and those that count attempts.
     pub windows: Vec<Window>,
-    /// The base windows that were not requested.
+    /// The windows that were not requested.
     pub hidden: BTreeSet<Window>,
+    /// The most scores of a member in a period of some windows.
+    pub attempts: BTreeMap<Window, u32>,
 }
 
 impl Rules {
@@ -106,6 +105,16 @@ impl Rules {
                 asked.len() - 1
             )));
         }
+        for (&window, &max) in &input.attempts {
+            attempts::check_limit(window, max)?;
+            if !asked.contains(&window) {
+                return Err(Error::invalid(format!(
+                    "invalid attemptsMax of window {window}: expected a window of the board"
+                )));
+            }
+        }
+        let mut made = bases(&asked);
+        made.extend(input.attempts.keys().filter_map(|window| window.attempts()));
         let mut rules = Self {
             direction: input.direction,
             policy: input.policy,
@@ -116,8 +125,9 @@ impl Rules {
             max: input.max,
             calendar: input.calendar,
             shards: input.shards,
-            hidden: bases(&asked).difference(&asked).copied().collect(),
-            windows: asked.union(&bases(&asked)).copied().collect(),
+            hidden: made.difference(&asked).copied().collect(),
+            windows: asked.union(&made).copied().collect(),
+            attempts: input.attempts,
         };
         if let Some(window) = rules.windows.iter().find(|window| !rules.holds(**window)) {
             return Err(Error::invalid(format!(
@@ -167,10 +177,13 @@ impl Rules {
         KeyLayout::new(self.direction, self.ties(window), low, high)
     }
 
-    /// The order of equal scores in a window. In a decaying window time is part of the score, so
-    /// ties go by member.
+    /// The order of equal scores in a window. In a decaying window time is part of the score, and a
+    /// number of attempts has none, so ties go by member.
     pub fn ties(&self, window: Window) -> TieBreak {
-        window.half_life().map_or(self.tie_break, |_| TieBreak::Member)
+        match window.half_life().is_some() || window.counted().is_some() {
+            true => TieBreak::Member,
+            false => self.tie_break,
+        }
     }
 
     /// The lowest and highest raw score that a window can hold. A SUM over a part of time lies in
@@ -180,6 +193,9 @@ impl Rules {
     pub fn range(&self, window: Window) -> (i64, i64) {
         if window.half_life().is_some() {
             return (-CODE_MAX, CODE_MAX);
+        }
+        if window.counted().is_some() {
+            return attempts::RANGE;
         }
         if window == Window::All || self.policy != Policy::Sum {
             return (self.min, self.max);
@@ -298,30 +314,6 @@ fn check_ranges(input: &RulesInput) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-fn choose_tick(asked_ms: Option<u32>, fitting: &[u32]) -> Result<u32> {
-    let list = |ticks: &[u32]| ticks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    match asked_ms {
-        Some(asked) if fitting.contains(&asked) => Ok(asked),
-        Some(asked) if fitting.is_empty() => Err(Error::invalid(format!(
-            "invalid tieBreakResolutionMs {asked}: no resolution fits this score range: expected a narrower range or tie-break MEMBER"
-        ))),
-        Some(asked) => Err(Error::invalid(format!(
-            "invalid tieBreakResolutionMs {asked}: expected {} for this score range and these windows",
-            list(fitting)
-        ))),
-        None => match fitting.first() {
-            Some(&finest) if finest <= TICK_DEFAULT_MS_MAX => Ok(finest),
-            Some(_) => Err(Error::invalid(format!(
-                "invalid score range: it leaves a tie-break no room to tell seconds apart: expected tieBreakResolutionMs of {}, a narrower range or tie-break MEMBER",
-                list(fitting)
-            ))),
-            None => Err(Error::invalid(
-                "invalid score range: it leaves no room for time in a tie-break: expected a narrower range or tie-break MEMBER",
-            )),
-        },
-    }
 }
 
 const _: () = assert!(KEY_BITS == 62, "the ranges above are made for 62 bits");

@@ -47,9 +47,9 @@ impl<'a> PeriodFold<'a> {
                 let (rules, window) = (&self.board.rules, self.window);
                 let first = rules.first(window, score, at_ms);
                 let states = self.states.entry(event.member).or_default();
-                for segment in std::iter::once(String::new()).chain(event.segments) {
-                    let state = rules.fold(window, states.get(&segment).copied(), first);
-                    states.insert(segment, state);
+                for segment in window.segments_of(&event.segments) {
+                    let state = rules.fold(window, states.get(segment).copied(), first);
+                    states.insert(segment.to_owned(), state);
                 }
             }
             EventKind::Score { .. } | EventKind::Void { .. } => {}
@@ -97,17 +97,20 @@ mod tests {
 
     const DAY_MS: i64 = 86_400_000;
     const WINDOWS: [&str; 4] = ["daily", "weekly", "3d", "decay:1d"];
+    const LIMITED: [Window; 2] = [Window::All, Window::Daily];
 
     fn board(policy: Policy) -> Board {
         let windows = windows(policy);
-        let input = RulesInput { policy, windows, max: 1000, ..Default::default() };
+        let attempts = LIMITED.map(|window| (window, 2)).into();
+        let input = RulesInput { policy, windows, attempts, max: 1000, ..Default::default() };
         Board::new(BoardNo(1), Rules::new(input).unwrap())
     }
 
     /// A decaying window adds up scores.
     fn windows(policy: Policy) -> Vec<Window> {
         let windows = WINDOWS.iter().map(|name| name.parse::<Window>().unwrap());
-        windows.filter(|of| of.half_life().is_none() || policy == Policy::Sum).collect()
+        let windows = windows.filter(|of| of.half_life().is_none() || policy == Policy::Sum);
+        windows.collect()
     }
 
     /// Scores of three members within six days, among them removals and voids.
@@ -143,7 +146,8 @@ mod tests {
                 replay.apply(&board, place(seq), event).unwrap();
             }
             let expected = replay.entries().unwrap();
-            for window in windows(policy) {
+            let counts = LIMITED.into_iter().filter_map(Window::attempts);
+            for window in windows(policy).into_iter().chain(counts) {
                 for at_ms in [now_ms - DAY_MS, now_ms] {
                     let period = window.period_at(at_ms, &board.rules.calendar).unwrap();
                     let mut fold = PeriodFold::new(&board, window, &period, voided.clone());

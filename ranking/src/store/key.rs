@@ -19,6 +19,8 @@
 //!                           sorted set: label of a period that had an entry → its start, Unix ms
 //! laurel:{3}:rolls:12       hash: series of a rolling window, as 1:region%3Aeu:7d → its progress,
 //!                           as "<start in Unix ms> ready"
+//! laurel:{3}:entrants:12.1  hash of the members who joined a board in a layout, by the generation
+//!                           that began it → the number of their joining, below 0 once they left
 //! laurel:{3}:recovery       the token of the process that recovers the partition; expires
 //! laurel:{3}:nowhere        never exists
 //! laurel:{0}:changes        the number of the last change of a board in SQL, in one partition only
@@ -73,11 +75,11 @@ impl KeySpace {
         self.of(partition, "*")
     }
 
-    /// True for one of the keys of standings, lists of periods, marks of rolling windows, and event
+    /// True for one of the keys of standings, lists of periods, marks of rolling windows, event
     /// ids.
     pub fn is_of_history(&self, partition: PartitionNo, key: &str) -> bool {
         let is_of = |kind: &&str| key.starts_with(&self.of(partition, kind));
-        ["z:", "periods:", "rolls:", "seen:"].iter().any(is_of)
+        ["z:", "periods:", "rolls:", "seen:", "entrants:"].iter().any(is_of)
     }
 
     /// True for a key that may be in a partition that no deployment has: the owner itself, the
@@ -137,6 +139,19 @@ impl KeySpace {
     /// [`RollMark`](crate::window::roll::RollMark).
     pub fn rolls(&self, partition: PartitionNo, board: BoardNo) -> String {
         self.of(partition, format_args!("rolls:{board}"))
+    }
+
+    /// Hash: the members who joined a board; see
+    /// [`Store::put_entrants`](super::Store::put_entrants). A layout has its own, as another one
+    /// leaves members behind.
+    pub fn entrants(&self, partition: PartitionNo, board: BoardNo, layout_since: u32) -> String {
+        self.of(partition, format_args!("entrants:{board}.{layout_since}"))
+    }
+
+    /// The pattern of the keys of a partition's entrants, of all boards or one.
+    pub fn entrants_pattern(&self, partition: PartitionNo, board: Option<BoardNo>) -> String {
+        let board = board.map_or_else(String::new, |no| format!("{no}."));
+        self.of(partition, format_args!("entrants:{board}*"))
     }
 
     /// The pattern of the keys of a partition's lists of periods, of all boards or one.

@@ -15,12 +15,14 @@ const PERIODS_MAX: usize = 500;
 const COUNTED_MAX: usize = 5000;
 
 impl Store {
-    /// All keys of a board in a partition: standings, lists of periods, marks of rolling windows.
-    /// `SCAN`: several round trips, O(keys of the server).
+    /// All keys of a board in a partition: standings, lists of periods, marks of rolling windows,
+    /// entrants. `SCAN`: several round trips, O(keys of the server).
     pub async fn board_keys(&self, partition: PartitionNo, board: BoardNo) -> Result<Vec<String>> {
         let mut found = self.standings_keys(partition, Some(board)).await?;
         found.extend(self.periods_keys(partition, board).await?);
         found.push(self.keys().rolls(partition, board));
+        let entrants = self.keys().entrants_pattern(partition, Some(board));
+        found.extend(self.scan(partition, &entrants).await?);
         Ok(found)
     }
 

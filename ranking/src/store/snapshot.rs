@@ -43,9 +43,10 @@ fn next_of<T: FromRedisValue + Clone>(
 impl Store {
     /// Reads the state of a partition for a fold, at one moment. One round trip: `EVALSHA` of a
     /// script with `GET`, `XLEN`, an `HMGET` of the marks of boards, seals and members, one for
-    /// each board's rolling windows, one for each bucket of the dedup window, and a `ZMSCORE` for
-    /// each of the standings; O(event ids · buckets + members). One more if the clock of Redis has
-    /// come to another bucket since the last snapshot, and for the first one.
+    /// each board's rolling windows, one for each board that members join, one for each bucket of
+    /// the dedup window, and a `ZMSCORE` for each of the standings; O(event ids · buckets +
+    /// members). One more if the clock of Redis has come to another bucket since the last snapshot,
+    /// and for the first one.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` if a key of marks or event ids has a foreign type or
@@ -105,6 +106,14 @@ impl Store {
             let parse = |mark: &Option<String>| mark.as_deref().map(RollMark::parse).transpose();
             rolls.push(marks.iter().map(parse).collect::<Result<_>>()?);
         }
+        let mut entrants = Vec::with_capacity(wanted.entrants.len());
+        for (_, _, members) in &wanted.entrants {
+            let numbers: Vec<Option<String>> = next_of(&mut answer, members.len())?;
+            let has_joined = |no: &Option<String>| {
+                no.as_ref().and_then(|no| no.parse().ok()).is_some_and(|no: i64| no > 0)
+            };
+            entrants.push(numbers.iter().map(has_joined).collect());
+        }
         let seals =
             seals.iter().map(|mark| SealMark::parse(mark.as_deref())).collect::<Result<_>>()?;
         let mut seen: Vec<Option<String>> = vec![None; wanted.seen.len()];
@@ -130,6 +139,7 @@ impl Store {
             rolls,
             seals,
             members,
+            entrants,
             seen,
             keys,
         })
@@ -145,8 +155,10 @@ impl Store {
         let keys = self.keys();
         let rolls = wanted.rolls.iter().map(|(no, _)| keys.rolls(partition, *no));
         let standings = wanted.standings.iter().map(|(id, _)| keys.standings(partition, id));
+        let entrants =
+            wanted.entrants.iter().map(|(no, since, _)| keys.entrants(partition, *no, *since));
         let marks = std::iter::once(keys.board_marks(partition));
-        marks.chain(rolls).chain(seen_in.iter().cloned()).chain(standings).collect()
+        marks.chain(rolls).chain(entrants).chain(seen_in.iter().cloned()).chain(standings).collect()
     }
 
     /// The call of the script, with the keys and then the look-ups in them.
@@ -172,6 +184,12 @@ impl Store {
         command.arg("HMGET").arg(marks.len()).arg(marks);
         for (_, series) in &wanted.rolls {
             command.arg("HMGET").arg(series.len()).arg(series);
+        }
+        for (_, _, members) in &wanted.entrants {
+            command.arg("HMGET").arg(members.len());
+            for member in members {
+                command.arg(member.as_str());
+            }
         }
         for bucket in 0..seen_in {
             command.arg("HMGET");

@@ -16,7 +16,7 @@ use self::reported::Reported;
 use crate::board::Board;
 use crate::board::mark::BoardMark;
 use crate::commit::content::Random;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{BoardNo, MemberId};
 use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
@@ -41,7 +41,12 @@ pub struct Batch {
     parts: BTreeSet<BaseEntry>,
     /// The entries that each submission touches, or the reason for its refusal.
     places: Vec<Result<Vec<TouchedEntry>>>,
+    /// The positions of members among the entrants that it reads.
+    entrants: Entrants,
 }
+
+/// The positions of members in [`Wanted::entrants`]: board, then member.
+type Entrants = HashMap<(BoardNo, MemberId), (usize, usize)>;
 
 impl Batch {
     /// Determines the standings that each submission touches; a submission without a time of its
@@ -71,7 +76,7 @@ impl Batch {
                 _ => wanted.rolls.push((*no, vec![name.clone()])),
             }
         }
-        let mut places = vec![];
+        let (mut places, entrants) = (vec![], want_entrants(&submissions, &mut wanted));
         for submission in &submissions {
             wanted.seen.extend(submission.seen_field());
             let board = &submission.board;
@@ -108,7 +113,7 @@ impl Batch {
         let seals = wanted.standings.iter();
         let seals: BTreeSet<SealName> = seals.filter_map(|(id, _)| id.seal_name()).collect();
         wanted.seals = seals.into_iter().collect();
-        Self { submissions, now_ms, wanted, index, series, parts, places }
+        Self { submissions, now_ms, wanted, index, series, parts, places, entrants }
     }
 
     /// The number of entries it touches: a late event touches many of a rolling window.
@@ -174,9 +179,10 @@ impl Batch {
                 verdicts.push(first.verdict_on(&this));
                 continue;
             }
-            if let Err(error) =
-                reported.admit(&mut folding, verdicts.len(), submission, places, &closed)
-            {
+            let joined = self.check_joined(submission, snapshot);
+            let place = verdicts.len();
+            let admit = |()| reported.admit(&mut folding, place, submission, places, &closed);
+            if let Err(error) = joined.and_then(admit) {
                 verdicts.push(Verdict::Rejected(error));
                 continue;
             }
@@ -213,6 +219,23 @@ impl Batch {
     fn open_members(&self, snapshot: &Snapshot) -> HashMap<&MemberId, Result<()>> {
         let marks = self.wanted.members.iter().zip(&snapshot.members);
         marks.map(|(member, mark)| (member, mark.check())).collect()
+    }
+
+    /// Checks that the member has joined its board, as far as the snapshot knows.
+    fn check_joined(&self, submission: &Submission, snapshot: &Snapshot) -> Result<()> {
+        let Submission { board, member, .. } = submission;
+        if !board.is_joined {
+            return Ok(());
+        }
+        let place = self.entrants.get(&(board.no, member.clone()));
+        let has_joined = place.and_then(|&(of, at)| snapshot.entrants.get(of)?.get(at));
+        if has_joined == Some(&true) {
+            return Ok(());
+        }
+        Err(Error::NotJoined(format!(
+            "member {} has not joined this board: expected joinBoard before the first score",
+            crate::shown(member.as_str())
+        )))
     }
 
     /// The event ids of the snapshot that still count, by field.
@@ -303,4 +326,23 @@ impl Batch {
         });
         changes.filter(|change| !change.entries.is_empty()).collect()
     }
+}
+
+/// Asks which members of boards that one must join have joined. Returns their positions.
+fn want_entrants(submissions: &[Submission], wanted: &mut Wanted) -> Entrants {
+    let mut places = Entrants::new();
+    for Submission { board, member, .. } in submissions.iter().filter(|of| of.board.is_joined) {
+        let key = (board.no, board.layout_since());
+        let of = wanted.entrants.iter().position(|(no, since, _)| (*no, *since) == key);
+        let of = of.unwrap_or_else(|| {
+            wanted.entrants.push((key.0, key.1, vec![]));
+            wanted.entrants.len() - 1
+        });
+        let members = &mut wanted.entrants[of].2;
+        places.entry((board.no, member.clone())).or_insert_with(|| {
+            members.push(member.clone());
+            (of, members.len() - 1)
+        });
+    }
+    places
 }

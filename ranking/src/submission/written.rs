@@ -32,9 +32,10 @@ impl<'a> StandingsWritten<'a> {
         }
         let earned_ms = at_ms.map_or(self.now_ms, |at_ms| at_ms.min(self.now_ms));
         let board = self.board;
-        let windows = board.rules.windows.iter();
-        let of_everyone: u64 = windows.map(|&window| self.in_window(window, earned_ms)).sum();
-        of_everyone * (self.segments as u64 + 1)
+        let windows = board.rules.windows.iter().copied();
+        let segments = self.segments as u64 + 1;
+        let in_segments = |window: Window| if window.counted().is_some() { 1 } else { segments };
+        windows.map(|window| self.in_window(window, earned_ms) * in_segments(window)).sum()
     }
 
     /// The periods of a window that the score counts in: of a rolling one, those from its own to

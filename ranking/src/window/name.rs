@@ -11,6 +11,9 @@ use crate::error::{Error, Result, shown};
 /// The prefix of the names of decaying windows.
 const DECAY: &str = "decay:";
 
+/// The prefix of the names of windows that count attempts.
+const ATTEMPTS: &str = "attempts:";
+
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -26,6 +29,7 @@ impl fmt::Display for Window {
             Self::Decay(HalfLife { unit, count }) => {
                 write!(f, "{DECAY}{count}{}", unit.suffix())
             }
+            Self::Attempts(_) => write!(f, "{ATTEMPTS}{}", self.of_periods()),
         }
     }
 }
@@ -35,7 +39,11 @@ impl FromStr for Window {
 
     fn from_str(name: &str) -> Result<Self> {
         let named = Self::EVERY.into_iter().find(|window| window.to_string() == name);
-        let counted = || match name.strip_prefix(DECAY) {
+        let of_attempts = || {
+            let of = name.strip_prefix(ATTEMPTS)?;
+            Self::EVERY.into_iter().find(|window| window.to_string() == of)?.attempts()
+        };
+        let spanning = || match name.strip_prefix(DECAY) {
             Some(half_life) => {
                 let (unit, count) = span_named(half_life)?;
                 (unit != Unit::Month).then_some(Self::Decay(HalfLife { unit, count }))
@@ -45,14 +53,27 @@ impl FromStr for Window {
                 Some(Self::Rolling(Rolling { unit, count }))
             }
         };
-        named.or_else(counted).ok_or_else(|| {
-            let shown = shown(name);
-            let names = Self::EVERY.map(|window| window.to_string()).join(", ");
-            Error::invalid(format!(
-                "invalid window {shown}: expected {names}, a rolling one of 1 to {COUNT_MAX} hours, days, weeks or months such as 24h, 7d, 12w or 3mo, or a decaying one with a half-life of as many hours, days or weeks such as decay:12h or decay:7d"
-            ))
-        })
+        named.or_else(of_attempts).or_else(spanning).ok_or_else(|| no_window(name))
     }
+}
+
+impl Window {
+    /// The window with this name, if a client may ask for it.
+    ///
+    /// # Errors
+    /// `Invalid`, with the accepted names.
+    pub fn requested(name: &str) -> Result<Self> {
+        let window: Self = name.parse()?;
+        if window.counted().is_some() { Err(no_window(name)) } else { Ok(window) }
+    }
+}
+
+fn no_window(name: &str) -> Error {
+    let shown = shown(name);
+    let names = Window::EVERY.map(|window| window.to_string()).join(", ");
+    Error::invalid(format!(
+        "invalid window {shown}: expected {names}, a rolling one of 1 to {COUNT_MAX} hours, days, weeks or months such as 24h, 7d, 12w or 3mo, or a decaying one with a half-life of as many hours, days or weeks such as decay:12h or decay:7d"
+    ))
 }
 
 impl Unit {

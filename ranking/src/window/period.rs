@@ -106,6 +106,7 @@ impl Window {
                 }
                 Ok(Period { start_ms, ..last })
             }
+            Self::Attempts(_) => self.of_periods().period_at(at_ms, calendar),
         }
     }
 
@@ -140,6 +141,9 @@ impl Window {
     /// `Invalid` if no period of this window and calendar has the label; the message shows a label
     /// that one has.
     pub fn period_named(self, label: &str, calendar: &Calendar) -> Result<Period> {
+        if let Some(counted) = self.counted() {
+            return counted.period_named(label, calendar);
+        }
         if self == Self::Season {
             return season_named(label, calendar);
         }
@@ -157,7 +161,7 @@ impl Window {
             Ok::<_, Error>(vec![calendar.start_ms(first).ok_or_else(refused)?.max(0)])
         };
         let instants_ms: Vec<i64> = match self {
-            Self::All | Self::Decay(_) | Self::Season => vec![0],
+            Self::All | Self::Decay(_) | Self::Season | Self::Attempts(_) => vec![0],
             Self::Hourly => hour_minutes_ms(label).ok_or_else(refused)?.collect(),
             Self::Daily => dated(Dated::Day)?,
             Self::Weekly => dated(Dated::Week(calendar.week_start))?,

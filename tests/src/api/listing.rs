@@ -4,6 +4,7 @@ use ranking::window::Window;
 use serde_json::{Value, json};
 
 use crate::api::Api;
+use crate::api::attempts::check_attempts;
 use crate::model::oracle::{Oracle, Row};
 use crate::wait::until;
 
@@ -117,7 +118,8 @@ pub async fn check_board(api: &Api, oracle: &Oracle) {
     check_sql(api, oracle).await;
 }
 
-/// Compares every entry of every period of every window with the oracle, like [`check_board`].
+/// Compares every entry of every period of every window with the oracle, like [`check_board`], and
+/// the attempts of its members.
 pub async fn check_standings(api: &Api, oracle: &Oracle) {
     let slug = &oracle.board.slug;
     for (number, ((window, period), expected)) in oracle.standings().into_iter().enumerate() {
@@ -135,6 +137,7 @@ pub async fn check_standings(api: &Api, oracle: &Oracle) {
         assert_eq!(seen, expected, "{listing:?} of {:?}", oracle.board);
         listing.check_ranks(api, &expected).await;
     }
+    check_attempts(api, oracle).await;
 }
 
 /// Compares the rows of a board in SQL with the oracle once SQL has all of them: each event once,

@@ -122,7 +122,10 @@ fn outcome(result: &Value, event: &Event) -> Outcome {
         ("DUPLICATE", None) => Ok(Verdict::Duplicate),
         (
             "REJECTED",
-            Some("BAD_USER_INPUT" | "SCORE_OUT_OF_RANGE" | "EVENT_ID_CONFLICT" | "MEMBER_MERGED"),
+            Some(
+                "BAD_USER_INPUT" | "SCORE_OUT_OF_RANGE" | "EVENT_ID_CONFLICT" | "MEMBER_MERGED"
+                | "ATTEMPTS_EXHAUSTED",
+            ),
         ) => Ok(Verdict::Rejected),
         ("REJECTED", Some("UNAVAILABLE")) => Err("UNAVAILABLE"),
         ("UNKNOWN", Some("TIMEOUT")) => Err("TIMEOUT"),

@@ -100,6 +100,7 @@ fn rules(rng: &mut impl Rng, zone: &str) -> Rules {
             calendar: Calendar { week_start, ..calendar },
             shards: pick(rng, &[1, 2]),
             windows,
+            attempts: BTreeMap::new(),
         });
         if let Ok(rules) = tried {
             return rules;

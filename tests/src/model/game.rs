@@ -76,6 +76,11 @@ pub fn every_game(rng: &mut StdRng, shards: u16, range: Range, events: usize) ->
                 let kept = |_: &Window| rng.random_bool(0.7);
                 let windows: Vec<Window> =
                     Window::EVERY[1..].iter().copied().filter(kept).collect();
+                let every = [Window::All].into_iter().chain(windows.iter().copied());
+                let limited = every.filter(|_| range == Range::Narrow && rng.random_bool(0.3));
+                let limited: Vec<Window> = limited.collect();
+                let attempts = limited.into_iter().map(|of| (of, rng.random_range(1..20)));
+                let attempts = attempts.collect();
                 let seasons = match windows.contains(&Window::Season) {
                     true => random_seasons(rng, around),
                     false => vec![],
@@ -86,6 +91,7 @@ pub fn every_game(rng: &mut StdRng, shards: u16, range: Range, events: usize) ->
                     policy,
                     tie_break,
                     windows,
+                    attempts,
                     seasons,
                     tick_ms: *[100, 1000, 10_000].choose(rng).unwrap(),
                     decimals: rng.random_range(0..3),

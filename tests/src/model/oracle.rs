@@ -26,6 +26,8 @@ pub struct Board {
     pub week_start: Weekday,
     pub shards: u16,
     pub windows: Vec<Window>,
+    /// The most scores of a member in a period of some windows.
+    pub attempts: BTreeMap<Window, i64>,
     pub metadata: bool,
     /// The name, the start and the end of each season, in Unix milliseconds.
     pub seasons: Vec<(&'static str, i64, i64)>,
@@ -48,6 +50,7 @@ impl Default for Board {
             week_start: Weekday::Monday,
             shards: 1,
             windows: vec![],
+            attempts: BTreeMap::new(),
             metadata: false,
             seasons: vec![],
         }
@@ -100,8 +103,12 @@ pub struct Oracle {
 impl Board {
     /// The input of `createBoard`.
     pub fn input(&self) -> Value {
-        let windows: Vec<Value> =
-            self.windows.iter().map(|window| json!({ "name": window.to_string() })).collect();
+        let window = |window: &Window| {
+            let max = self.attempts.get(window);
+            json!({ "name": window.to_string(), "attemptsMax": max })
+        };
+        let all = self.attempts.get_key_value(&Window::All).map(|(all, _)| all);
+        let windows: Vec<Value> = self.windows.iter().chain(all).map(window).collect();
         let mut input = json!({
             "slug": self.slug, "direction": self.direction, "policy": self.policy, "tieBreak": self.tie_break,
             "decimals": self.decimals, "minScore": self.decimal(self.min), "maxScore": self.decimal(self.max),
@@ -239,7 +246,7 @@ impl Oracle {
             return Verdict::Rejected;
         }
         self.accepted.push(event.clone());
-        if !self.fits(&event.member) {
+        if !self.fits(&event.member) || self.is_beyond_attempts(&event.member) {
             self.accepted.pop();
             return Verdict::Rejected;
         }
@@ -255,6 +262,26 @@ impl Oracle {
             let mut scores = members.values().map(|events| self.board.holding(events).0);
             scores.all(|score| (low..=high).contains(&score))
         })
+    }
+
+    /// True if a member has more scores in a period than the board accepts.
+    fn is_beyond_attempts(&self, member: &str) -> bool {
+        let max = |window: &Window| self.board.attempts.get(window).copied().unwrap_or(i64::MAX);
+        self.attempts()
+            .into_iter()
+            .any(|((window, _), used)| used.get(member).is_some_and(|used| *used > max(&window)))
+    }
+
+    /// The number of scores of each member in each period of the windows that limit it.
+    pub fn attempts(&self) -> BTreeMap<(Window, String), BTreeMap<&str, i64>> {
+        let mut attempts: BTreeMap<(Window, String), BTreeMap<&str, i64>> = BTreeMap::new();
+        for (place, members) in self.held(|_| true) {
+            if self.board.attempts.contains_key(&place.0) {
+                let counts = members.into_iter().map(|(member, of)| (member, of.len() as i64));
+                attempts.insert(place, counts.collect());
+            }
+        }
+        attempts
     }
 
     /// All standings that have entries, by window and period label.

@@ -107,6 +107,7 @@ async fn check(sql: Sql, shards: u16) {
             reset_hour: 4,
             week_start: ranking::window::calendar::Weekday::Sunday,
             shards,
+            attempts: std::collections::BTreeMap::new(),
             windows: ["daily", "weekly", "4d", "season"].map(|name| name.parse().unwrap()).into(),
             seasons: vec![("cup", 1000 * (now_s - 20 * 86_400), 1000 * (now_s + 86_400))],
             metadata: false,

@@ -14,10 +14,11 @@ use ranking::id::check_slug;
 use ranking::metadata;
 use ranking::score::DECIMALS_MAX;
 use ranking::shown;
-use ranking::window::seal::RETAIN_MAX;
 use ranking::window::{Calendar, Window, parse_zone};
 
 use super::display::BoardDisplayInput;
+use super::joining::check_entrants_max;
+use super::window_input::{WindowInput, attempts, check_attempts, retained};
 use super::{Board, ScoreOrder, ScorePolicy, TieBreak, Visibility, Weekday};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
@@ -91,6 +92,13 @@ pub struct CreateBoardInput {
     /// cannot be changed later.
     #[graphql(default_with = "Some(false)")]
     metadata: Option<bool>,
+    /// True if only members who joined may submit: see `joinBoard`. Scores of others are rejected
+    /// with NOT_JOINED. It cannot be changed later.
+    #[graphql(default_with = "Some(false)")]
+    joining: Option<bool>,
+    /// The most members who may have joined, 1 to 1,000,000,000; no limit by default. Only with
+    /// `joining`.
+    entrants_max: Option<i32>,
     /// The windows besides "all".
     #[graphql(default_with = "Some(vec![])")]
     windows: Option<Vec<WindowInput>>,
@@ -104,22 +112,6 @@ pub struct CreateBoardInput {
     /// By default 604,800 (7 days) if `selfSubmit` is true, otherwise no limit. Later scores are
     /// rejected with TOO_LATE.
     max_lateness_seconds: MaybeUndefined<i32>,
-}
-
-/// A window of a board.
-#[derive(InputObject)]
-pub struct WindowInput {
-    /// "hourly", "daily", "weekly", "monthly", "quarterly" or "yearly"; or "season", whose periods
-    /// `addSeason` lists; or a rolling window of 1 to
-    /// 366 hours, days, weeks or months, the present one included: "24h", "7d", "12w", "3mo"; or a
-    /// window in which scores lose half their weight in every 1 to 366 hours, days or weeks:
-    /// "decay:12h", "decay:7d". The last kind needs policy SUM and direction HIGH_FIRST.
-    name: String,
-    /// The number of past periods kept in Redis besides the present one, 0 to 1,000,000. 1,000,000
-    /// is in effect all, and the default of a new window. Older periods are sealed: their final
-    /// standings move to SQL, where late scores correct them. A greater number does not bring
-    /// sealed periods back. If it is absent, a window that the board already has keeps its number.
-    retain: Option<i32>,
 }
 
 /// Changes to a board; absent fields stay as they are. Of the scoring rules, only the windows can
@@ -140,6 +132,9 @@ pub struct UpdateBoardInput {
     visibility: Option<Visibility>,
     /// True if a member's own token may submit that member's scores.
     self_submit: Option<bool>,
+    /// The most members who may have joined; null for no limit. Those who have stay, even if they
+    /// are more. Only of a board that was created with `joining`.
+    entrants_max: MaybeUndefined<i32>,
     /// The earliest time at which an accepted score was earned (`at`); null for no limit.
     opens_at: MaybeUndefined<DateTime>,
     /// The time from which on scores that are earned (`at`) are no longer accepted; null for no
@@ -190,6 +185,8 @@ pub(crate) async fn update(
     let windows = windows.map_err(|error| error.within("input"))?;
     for _ in 0..UPDATES_MAX {
         let row = board::of_slug(db, &input.slug).await?.ok_or_else(no_board)?;
+        check_attempts(input.windows.as_deref().unwrap_or_default(), &row)
+            .map_err(|error| error.within("input"))?;
         let change =
             change(&input, windows.as_ref(), &row).map_err(|error| error.within("input"))?;
         let is_updated = board::update(db, &row, change).await?;
@@ -200,41 +197,6 @@ pub(crate) async fn update(
         }
     }
     Err(Error::new(ErrorCode::Unavailable, "other requests keep changing this board; try again"))
-}
-
-/// The listed windows, each with the number of past periods to retain, if given.
-fn retained(windows: &[WindowInput]) -> crate::error::Result<BTreeMap<Window, Option<u32>>> {
-    let mut retained = BTreeMap::new();
-    for (index, window) in windows.iter().enumerate() {
-        let of = |argument: &str| format!("windows[{index}].{argument}");
-        let named: Window =
-            window.name.parse().map_err(|error| Error::from(error).at(of("name")))?;
-        let retain = window.retain.map(|retain| check_retain(named, retain)).transpose();
-        let retain = retain.map_err(|error| error.at(of("retain")))?;
-        if retained.insert(named, retain).is_some() {
-            return Err(Error::bad_input("a window is named twice: expected each window once"));
-        }
-    }
-    Ok(retained)
-}
-
-fn check_retain(window: Window, retain: i32) -> crate::error::Result<u32> {
-    if !window.has_periods() {
-        return Err(Error::bad_input(format!(
-            "invalid window {window}: expected it without retain, as it has no past periods"
-        )));
-    }
-    let count = u32::try_from(retain).map_err(|_| {
-        Error::bad_input(format!(
-            "invalid retain {retain}: expected 0 to {RETAIN_MAX} past periods"
-        ))
-    })?;
-    if count > RETAIN_MAX {
-        return Err(Error::limit_exceeded(format!(
-            "invalid retain {retain}: expected at most {RETAIN_MAX} past periods"
-        )));
-    }
-    Ok(count)
 }
 
 /// The changes to write, given the present row.
@@ -265,6 +227,11 @@ fn change(
     changed.search = Some(shown.search);
     changed.visibility = input.visibility.map(Into::into);
     changed.self_submit = input.self_submit;
+    changed.entrants_max = match input.entrants_max {
+        MaybeUndefined::Undefined => None,
+        MaybeUndefined::Null => Some(None),
+        MaybeUndefined::Value(max) => Some(Some(check_entrants_max(max, row.joining)?)),
+    };
     let end =
         |asked: MaybeUndefined<DateTime>, present| or_present(asked.map_value(|at| at.0), present);
     let lateness_ms = input.max_lateness_seconds.map_value(milliseconds);
@@ -304,7 +271,8 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
     let calendar = Calendar::of_zone(zone).reset_at(input.reset_hour.unwrap_or(0));
     let calendar = calendar.map_err(|error| Error::from(error).at("resetHour"))?;
     let week_start = input.week_start.unwrap_or(Weekday::Monday);
-    let retained = retained(input.windows.as_deref().unwrap_or_default())?;
+    let windows = input.windows.as_deref().unwrap_or_default();
+    let retained = retained(windows)?;
     let tick_ms = input.tie_break_resolution_ms.map(u32::try_from).transpose();
     let rules = Rules::new(RulesInput {
         direction: input.direction.unwrap_or(ScoreOrder::HighFirst).into(),
@@ -321,12 +289,8 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
         max: bound("maxScore", input.max_score, "999999999", decimals)?,
         calendar: Calendar { week_start: week_start.into(), ..calendar },
         shards: app.deployment.store.partitions().check_shards(input.shards.unwrap_or(1).into())?,
-        windows: input
-            .windows
-            .iter()
-            .flatten()
-            .map(|window| window.name.parse())
-            .collect::<ranking::Result<_>>()?,
+        windows: retained.keys().copied().collect(),
+        attempts: attempts(windows)?,
     })?;
     let mut row =
         board::of_rules(&input.slug, &title, &rules, &time_zone, app.deployment.clock.now_ms());
@@ -335,6 +299,9 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
     row.visibility = input.visibility.unwrap_or(Visibility::Public).into();
     row.self_submit = input.self_submit.unwrap_or(false);
     row.metadata = input.metadata.unwrap_or(false);
+    row.joining = input.joining.unwrap_or(false);
+    let max = input.entrants_max.map(|max| check_entrants_max(max, row.joining)).transpose();
+    row.entrants_max = max?;
     if row.metadata {
         metadata::check_rules(&rules).map_err(|error| Error::from(error).at("metadata"))?;
     }

@@ -78,6 +78,8 @@ impl BoardWindow {
             Rule::Season => WindowKind::Season,
             Rule::Rolling(_) => WindowKind::Rolling,
             Rule::Decay(_) => WindowKind::Decay,
+            // No board shows it.
+            Rule::Attempts(_) => WindowKind::AllTime,
         }
     }
 
@@ -89,6 +91,13 @@ impl BoardWindow {
         let row = rows.iter().find(|row| row.name == named && row.state != WindowState::Dropped);
         let retain = row.map_or(RETAIN_MAX, WindowRow::retained);
         Ok(int(retain.into())?)
+    }
+
+    /// The most scores that the board accepts of a member in each period; null if there is no
+    /// limit.
+    async fn attempts_max(&self) -> Result<Option<i32>> {
+        let max = self.board.board.rules.attempts_max(self.window);
+        Ok(max.map(|max| int(max.into())).transpose()?)
     }
 
     /// True once the window includes the scores from before it was added; of seasons, once the

@@ -17,8 +17,9 @@ use entity::history::{commit, dead_letter, score_event};
 /// The events of a board, accepted before an instant, that can be archived; or the reason why there
 /// are none.
 ///
-/// Events that may have to be folded again stay: those of an unsealed period or a decaying window,
-/// those whose ids are still remembered, and those beside which scores may still come late.
+/// Events that may have to be folded again stay: those of an unsealed period, a decaying window or
+/// attempts in all time, those whose ids are still remembered, and those beside which scores may
+/// still come late.
 pub async fn plan(
     deployment: &Deployment,
     row: &board::Model,
@@ -48,10 +49,8 @@ pub async fn plan(
     }
     for window in row.window_rows()? {
         let rule: Window = window.name.parse()?;
-        if rule.half_life().is_some() {
-            return Ok(Err(format!(
-                "its window {rule} counts every event for good; boards with decay windows cannot be archived"
-            )));
+        if !rule.has_periods() {
+            return Ok(Err(counts_for_good(rule)));
         }
         let sealed = window.sealed();
         let is_still = window.is_settled()
@@ -83,6 +82,16 @@ pub async fn plan(
         ));
     }
     Ok(Ok(Plan { row: row.clone(), before_ms, spans }))
+}
+
+/// The reason why events stay, given a window in which each of them counts for good.
+fn counts_for_good(window: Window) -> String {
+    match window.half_life() {
+        Some(_) => format!(
+            "its window {window} counts every event for good; boards with decay windows cannot be archived"
+        ),
+        None => "it limits the attempts of all time, which every event counts in; boards with attemptsMax in all cannot be archived".to_owned(),
+    }
 }
 
 /// The events of a partition, from the archive mark on, that were all accepted and earned before an

@@ -22,7 +22,7 @@ impl Partition<'_> {
     /// Restores the event ids, within the dedup window, of a board that moved to another number of
     /// shards. Returns the beginning of the last bucket, 0 if there is none: writers look only into
     /// buckets up to that of the partition's clock.
-    pub(super) async fn load_seen_of(self, recovery: &Recovery, board: &Board) -> Result<i64> {
+    async fn load_seen_of(self, recovery: &Recovery, board: &Board) -> Result<i64> {
         let mut last = 0;
         let voided = in_time(score_event::voided_on(&self.db, board.no)).await?;
         for home in self.store.partitions().homes(board, self.no) {
@@ -39,8 +39,23 @@ impl Partition<'_> {
         Ok(last)
     }
 
-    /// Restores the event ids within the dedup window, except those of boards that moved.
+    /// Restores the event ids within the dedup window. Returns an instant that the partition's
+    /// clock must have reached for all of them to count, in Unix milliseconds.
     pub(super) async fn load_seen(
+        self,
+        recovery: &Recovery,
+        boards: &HashMap<BoardNo, Board>,
+    ) -> Result<i64> {
+        self.load_seen_here(recovery, boards).await?;
+        let mut clock_ms = 0;
+        for board in boards.values().filter(|board| board.has_moved()) {
+            clock_ms = clock_ms.max(self.load_seen_of(recovery, board).await?);
+        }
+        Ok(clock_ms)
+    }
+
+    /// Restores the event ids within the dedup window, except those of boards that moved.
+    async fn load_seen_here(
         self,
         recovery: &Recovery,
         boards: &HashMap<BoardNo, Board>,

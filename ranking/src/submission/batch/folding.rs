@@ -42,7 +42,10 @@ impl<'a> Folding<'a> {
                 (state, _) => state,
             };
             let event = rules.first(id.window, submission.score, earned_ms);
-            let key = rules.key(id.window, period, rules.fold(id.window, state, event))?;
+            let folded = rules.fold(id.window, state, event);
+            let (board, member) = (&submission.board, &submission.member);
+            board.check_attempts(id.window, period, member, folded.score)?;
+            let key = rules.key(id.window, period, folded)?;
             let last = state.map(|state| rules.key(id.window, period, state)).transpose()?;
             improved.push(last.is_none_or(|last| key < last));
             moved.push(key);

@@ -28,6 +28,10 @@ impl Reported {
         closed: &[bool],
     ) -> Result<()> {
         let mut places = places.clone()?;
+        for touch in places.iter().filter(|touch| closed[touch.place.0]) {
+            let (id, period) = folding.standings(touch.place);
+            submission.board.check_not_counted(id.window, period)?;
+        }
         places.retain(|touch| !closed[touch.place.0]);
         let improved = folding.admit(submission, &places)?;
         if submission.report == Report::Nothing {
@@ -37,7 +41,7 @@ impl Reported {
         for (touch, improved) in places.iter().zip(improved) {
             let (id, _) = folding.standings(touch.place);
             let is_wanted = submission.report == Report::EveryWindow || id.window == Window::All;
-            if is_wanted && id.segment.is_empty() {
+            if is_wanted && id.segment.is_empty() && id.window.counted().is_none() {
                 self.0.push((verdict, touch.place, improved, is_single));
             }
         }

@@ -87,14 +87,16 @@ const PLAIN: [&str; 22] = [
 
 /// Fields that take more than a point whatever they find, each with its points besides. Resolvers
 /// pay for the rest, by what they find.
-const PRICES: [(&str, u64); 14] = [
+const PRICES: [(&str, u64); 16] = [
     ("addFriend", 1200),
     ("board", 20),
     ("boards", 40),
     ("findings", 40),
     ("integrityRuns", 40),
     ("jobs", 40),
+    ("joinBoard", 1000),
     ("lastPeriod", 10),
+    ("leaveBoard", 1000),
     ("node", 20),
     ("periods", 20),
     ("removeFriend", 200),
@@ -109,7 +111,8 @@ const PRICES_OF_ITEMS: [(&str, u64); 2] = [("submitScores", 40), ("upsertMembers
 
 /// Mutations that count as several changes, each with their number: the rows that it may write, and
 /// the lists of friends that it makes others read again.
-const CHANGES: [(&str, u64); 2] = [("addFriend", 5), ("removeFriend", 3)];
+const CHANGES: [(&str, u64); 4] =
+    [("addFriend", 5), ("joinBoard", 5), ("leaveBoard", 5), ("removeFriend", 3)];
 
 /// How the objects of a field are counted.
 pub enum Objects {
