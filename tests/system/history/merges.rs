@@ -22,7 +22,7 @@ use tests::model::history::History;
 use tests::wait::until;
 
 /// How many boards are played on, of the kinds that there are.
-const BOARDS: usize = 5;
+const BOARDS: usize = 3;
 
 /// The number of events for each board.
 const EVENTS: usize = 60;
@@ -112,7 +112,7 @@ async fn check_games(sql: Sql, shards: u16, seals: Seals) {
             }
         }
     }
-    for number in 0..4 {
+    for number in 0..3 {
         let (source, target) = pair(&mut rng, &games);
         merge(&apis[number % 2], &source, &target).await;
         for (game, history) in &mut games {
