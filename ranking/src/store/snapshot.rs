@@ -40,6 +40,11 @@ fn next_of<T: FromRedisValue + Clone>(
     }
 }
 
+/// True for the number that Redis has of a member who joined a board.
+fn has_joined(number: &Option<String>) -> bool {
+    number.as_ref().and_then(|number| number.parse().ok()).is_some_and(|number: i64| number > 0)
+}
+
 impl Store {
     /// Reads the state of a partition for a fold, at one moment. One round trip: `EVALSHA` of a
     /// script with `GET`, `XLEN`, an `HMGET` of the marks of boards, seals and members, one for
@@ -109,9 +114,6 @@ impl Store {
         let mut entrants = Vec::with_capacity(wanted.entrants.len());
         for (_, _, members) in &wanted.entrants {
             let numbers: Vec<Option<String>> = next_of(&mut answer, members.len())?;
-            let has_joined = |no: &Option<String>| {
-                no.as_ref().and_then(|no| no.parse().ok()).is_some_and(|no: i64| no > 0)
-            };
             entrants.push(numbers.iter().map(has_joined).collect());
         }
         let seals =
