@@ -32,7 +32,7 @@ const TOKENS_MAX: u64 = 10_000;
 /// The scope of an access token. Each scope includes those before it.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
 pub enum Scope {
-    /// Reads everything, private boards too.
+    /// Reads everything; private boards too, unless a player logged in with it.
     Read,
     /// Submits scores and changes friendships.
     Submit,
@@ -59,6 +59,9 @@ pub struct Principal {
 #[derive(Debug, Clone)]
 pub struct Access {
     checked: Cache<String, Arc<Checked>>,
+    /// Players whose tokens were good a moment ago: SQL knows none of them, and they push out no
+    /// tokens of the server's own.
+    logged_in: Cache<String, Arc<Checked>>,
     health: Arc<Health>,
     players: Option<Arc<Players>>,
 }
@@ -112,6 +115,11 @@ impl Principal {
     pub fn reads_private(&self) -> bool {
         !self.is_player
     }
+
+    /// True for a client whom the operator gave a token. Anyone may be a player.
+    pub fn is_known(&self) -> bool {
+        !self.is_player
+    }
 }
 
 impl Access {
@@ -119,11 +127,20 @@ impl Access {
     /// `remembered`. Players log in if there are keys for it.
     pub fn new(health: &Arc<Health>, remembered: Duration, players: Option<Players>) -> Self {
         let checked = Cache::builder().max_capacity(TOKENS_MAX).time_to_live(remembered);
-        Self { checked: checked.build(), health: health.clone(), players: players.map(Arc::new) }
+        let logged_in = Cache::builder().max_capacity(TOKENS_MAX).time_to_live(CHECK_AGE_MAX);
+        Self {
+            checked: checked.build(),
+            logged_in: logged_in.build(),
+            health: health.clone(),
+            players: players.map(Arc::new),
+        }
     }
 
     /// The principal of a bearer token that was checked a moment ago, or before SQL went away.
     pub async fn cached(&self, token: &str, now_ms: i64) -> Option<Arc<Principal>> {
+        if is_jwt(token) {
+            return self.logged_in.get(&hash_of(token)).await?.principal_at(now_ms);
+        }
         let checked = self.checked.get(&hash_of(token)).await?;
         let is_good = checked.at.elapsed() < CHECK_AGE_MAX || self.health.sql.is_away();
         checked.principal_at(now_ms).filter(|_| is_good)
@@ -149,7 +166,7 @@ impl Access {
             let at = Instant::now();
             let principal = players.check(token, now_ms).await?;
             let checked = Checked { principal: principal.clone(), at };
-            self.checked.insert(hash, Arc::new(checked)).await;
+            self.logged_in.insert(hash, Arc::new(checked)).await;
             return Ok(principal);
         }
         let id = token

@@ -29,6 +29,7 @@ use crate::deployment::Deployment;
 use crate::failpoint;
 use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};
+use entity::board::entrant;
 use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
 use entity::member::friendship::{self, FRIENDS_MAX};
@@ -113,6 +114,19 @@ pub async fn check_unmerged(deployment: &Deployment, keys: &[&str]) -> Result<()
     }
 }
 
+/// Checks that no merge is under way: a window or a season that is added meanwhile might not have
+/// room for what it copies.
+///
+/// # Errors
+/// `Unavailable` if one is.
+pub async fn check_none(deployment: &Deployment) -> Result<()> {
+    if merge::is_under_way(&deployment.db).await? {
+        let text = "members are being merged; try again in a few seconds";
+        return Err(ranking::Error::Unavailable(text.into()).into());
+    }
+    Ok(())
+}
+
 /// The error for a member that takes part in another merge, or did.
 fn refusal(row: &merge::Model) -> ranking::Error {
     match (row.step, MemberId::new(&row.target)) {
@@ -151,23 +165,37 @@ async fn start(
     }
     merge::insert(db, source.as_str(), target.as_str(), sql_now_ms(db).await?).await?;
     let row = merge::of(db, source.as_str()).await?;
-    // Another merge of one of them may have been recorded at the same time.
-    if let (Some(row), Some(other)) = (&row, others().await?.first()) {
-        take_back(deployment, row).await?;
-        return Err(refusal(other).into());
-    }
     let overtaken = || entity::Error::Overtaken("this merge was taken back".into());
-    Ok(Some(row.ok_or_else(overtaken)?))
+    let row = row.filter(|row| row.target == target.as_str()).ok_or_else(overtaken)?;
+    // Another merge of one of them may have been recorded at the same time.
+    let other = match merge::of(db, target.as_str()).await? {
+        None => others().await?.into_iter().next(),
+        of_target => of_target,
+    };
+    if let Some(other) = other {
+        take_back(deployment, &row).await?;
+        return Err(refusal(&other).into());
+    }
+    Ok(Some(row))
 }
 
-/// Takes back a merge that is not decided. Returns false if it is.
+/// Takes back a merge that is not decided. Returns false if it is. The row stays until all
+/// partitions know: else a member would stay held if the process ended in between.
 async fn take_back(deployment: &Deployment, row: &merge::Model) -> Result<bool> {
-    merge::take_back(&deployment.db, row).await?;
-    if merge::of(&deployment.db, &row.source).await?.is_some() {
-        return Ok(false);
+    let db = &deployment.db;
+    if row.step == Step::Held {
+        merge::advance(db, row, Step::Refused).await?;
     }
-    tell(deployment, row).await?;
-    Ok(true)
+    failpoint::hit("refused");
+    match merge::of(db, &row.source).await?.filter(|now| now.target == row.target) {
+        None => Ok(true),
+        Some(refused) if refused.step == Step::Refused => {
+            tell(deployment, &refused).await?;
+            merge::forget(db, &refused).await?;
+            Ok(true)
+        }
+        Some(_) => Ok(false),
+    }
 }
 
 /// Does the steps of a merge from the one that its row has.
@@ -177,6 +205,7 @@ async fn go_on(
     deadline: Instant,
 ) -> Result<Merged> {
     let db = &deployment.db;
+    let overtaken = || entity::Error::Overtaken("this merge was taken back".into());
     loop {
         match row.step {
             Step::Held => {
@@ -194,6 +223,10 @@ async fn go_on(
                 }
                 failpoint::hit("decided");
             }
+            Step::Refused => {
+                take_back(deployment, &row).await?;
+                return Err(overtaken());
+            }
             Step::Done => return Ok(Merged::Done),
             Step::Decided | Step::Merged => match finish(deployment, &row, deadline).await {
                 Ok(()) => {}
@@ -206,8 +239,8 @@ async fn go_on(
                 Err(error) => return Err(error),
             },
         }
-        let now = merge::of(db, &row.source).await?;
-        let overtaken = || entity::Error::Overtaken("this merge was taken back".into());
+        // It may be another merge of the same source by now.
+        let now = merge::of(db, &row.source).await?.filter(|now| now.target == row.target);
         row = now.ok_or_else(overtaken)?;
         if row.step != Step::Done && Instant::now() >= deadline {
             return Ok(Merged::UnderWay);
@@ -253,12 +286,13 @@ async fn decide(deployment: &Deployment, row: &merge::Model) -> Result<()> {
     Ok(transaction.commit().await?)
 }
 
-/// Gives the source's friends to the target, and ends the step of the copies.
+/// Gives the source's friends and places on boards to the target, and ends the step of the copies.
 async fn give_friends(deployment: &Deployment, row: &merge::Model) -> Result<()> {
     let transaction = begin(&deployment.db).await?;
     if merge::advance(&transaction, row, Step::Merged).await? {
         let now_ms = deployment.clock.now_ms();
         friendship::give(&transaction, &row.source, &row.target, now_ms).await?;
+        entrant::give(&transaction, &row.source, &row.target).await?;
     }
     Ok(transaction.commit().await?)
 }

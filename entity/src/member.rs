@@ -41,10 +41,15 @@ impl Model {
     }
 }
 
-/// A row's attributes, the region among them. A text that cannot be read has none.
+/// A row's attributes, the region among them. A text that was edited so that it cannot be read has
+/// none, which the log tells.
 fn attributes_of(region: Option<String>, others: Option<&str>) -> Attributes {
-    let others = others.map(serde_json::from_str::<Attributes>);
-    let mut attributes = others.and_then(Result::ok).unwrap_or_default();
+    let others = others.map(serde_json::from_str::<Attributes>).transpose();
+    let mut attributes = others.unwrap_or_else(|error| {
+        tracing::error!(%error, "the attributes of a member cannot be read; set them again");
+        None
+    });
+    let mut attributes = attributes.take().unwrap_or_default();
     attributes.extend(region.map(|region| (REGION.to_owned(), region)));
     attributes
 }

@@ -11,12 +11,13 @@ use ranking::id::PartitionNo;
 use sea_orm::sea_query::{Expr, OnConflict};
 use sea_orm::{
     AccessMode, ActiveValue::Set, ColumnTrait, ConnectionTrait, DatabaseConnection,
-    DatabaseTransaction, DbErr, EntityTrait, IsolationLevel, QueryFilter, QuerySelect, Select,
-    TransactionTrait,
+    DatabaseTransaction, DbErr, EntityTrait, IsolationLevel, Iterable, QueryFilter, QuerySelect,
+    Select, TransactionTrait,
 };
 
-/// The rows of one INSERT.
+/// The most rows of one INSERT, and the most values: SQLite takes 32,766 parameters.
 const ROWS_MAX: usize = 1000;
+const VALUES_MAX: usize = 32_766;
 
 /// Begins a transaction. A caller may be dropped at any point of it.
 pub async fn begin(db: &DatabaseConnection) -> Result<DatabaseTransaction, DbErr> {
@@ -40,7 +41,7 @@ pub async fn begin_with(
         .map_err(|error| DbErr::Custom(format!("a transaction did not begin: {error}")))?
 }
 
-/// Inserts rows in chunks of [`ROWS_MAX`].
+/// Inserts rows in chunks of at most [`ROWS_MAX`].
 pub async fn insert_chunked<E, A>(
     db: &impl ConnectionTrait,
     rows: Vec<A>,
@@ -50,9 +51,10 @@ where
     E: EntityTrait,
     A: sea_orm::ActiveModelTrait<Entity = E> + Send,
 {
+    let rows_max = (VALUES_MAX / E::Column::iter().count().max(1)).min(ROWS_MAX);
     let mut rows = rows.into_iter().peekable();
     while rows.peek().is_some() {
-        let mut insert = E::insert_many(rows.by_ref().take(ROWS_MAX));
+        let mut insert = E::insert_many(rows.by_ref().take(rows_max));
         if let Some(on_conflict) = &on_conflict {
             insert = insert.on_conflict(on_conflict.clone());
         }

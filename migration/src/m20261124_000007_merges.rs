@@ -19,7 +19,7 @@ const STATEMENTS: [&str; 4] = [
     r#"CREATE TABLE "member_merge" (
         "source" {id} NOT NULL PRIMARY KEY,
         "target" {id} NOT NULL,
-        "step" {key} NOT NULL CHECK ("step" IN ('HELD', 'DECIDED', 'MERGED', 'DONE')),
+        "step" {key} NOT NULL CHECK ("step" IN ('HELD', 'REFUSED', 'DECIDED', 'MERGED', 'DONE')),
         "started_at_ms" BIGINT NOT NULL
     )"#,
     r#"CREATE INDEX "member_merge_target" ON "member_merge" ("target")"#,

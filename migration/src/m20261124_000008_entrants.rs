@@ -43,6 +43,8 @@ impl MigrationTrait for Migration {
             _ => "TEXT",
         };
         run(manager, &ENTRANT.replace("{id}", id)).await?;
+        run(manager, r#"CREATE INDEX "entrant_member" ON "entrant" ("member", "board_no")"#)
+            .await?;
         for (name, kind) in COLUMNS {
             run(manager, &format!(r#"ALTER TABLE "board" ADD COLUMN "{name}" {kind}"#)).await?;
         }

@@ -51,9 +51,6 @@ const JOINERS: (char, char) = ('\u{200C}', '\u{200D}');
 /// of Hangul, and Braille without dots.
 const BLANKS: [char; 5] = ['\u{115F}', '\u{1160}', '\u{2800}', '\u{3164}', '\u{FFA0}'];
 
-/// The first and the last variation selector, which are not shown by themselves.
-const VARIATION_SELECTORS: (char, char) = ('\u{FE00}', '\u{FE0F}');
-
 /// Checks a name that programs compare, of a thing that is new: a member's key or an event id.
 ///
 /// # Errors
@@ -107,7 +104,8 @@ fn is_no_character(each: char) -> bool {
 
 /// True if nothing of the text is shown.
 fn is_blank(text: &str) -> bool {
-    text.chars().all(|each| is_space(each) || is_in(each, VARIATION_SELECTORS))
+    let is_hidden = |each| INVISIBLE_IN_KEYS.iter().any(|&range| is_in(each, range));
+    text.chars().all(|each| is_space(each) || is_hidden(each))
 }
 
 fn is_space(each: char) -> bool {

@@ -92,7 +92,8 @@ pub enum Weekday {
 pub enum Visibility {
     /// All clients.
     Public,
-    /// Clients with an access token; for others the board does not exist.
+    /// Clients with an access token of this server; for others, players who log in among them, the
+    /// board does not exist.
     Private,
 }
 

@@ -191,7 +191,7 @@ impl Mutation {
         Ok(Some(void_event(ctx, &input.id).await?))
     }
 
-    /// Creates members, or changes their names, regions and pictures; 1 to 1,000 at once, all or
+    /// Creates members, or changes their names, attributes and pictures; 1 to 1,000 at once, all or
     /// none. Needs scope admin.
     async fn upsert_members(
         &self,

@@ -87,7 +87,7 @@ pub struct ScoreInput {
     /// board that was created with `metadata`.
     metadata: Option<OfItem<Json>>,
     /// The values of attributes by which the board has segments, for this score alone; by default
-    /// those of the member. A score that is sent again keeps those that it was accepted with.
+    /// those of the member. A member's own token sends none. A score that is sent again keeps those that it was accepted with.
     attributes: Option<Vec<AttributeInput>>,
 }
 
@@ -226,6 +226,11 @@ fn check_member_token(
         return Err(Error::forbidden(format!(
             "this access token may submit scores of {member} only"
         )));
+    }
+    if scores.iter().any(|score| score.attributes.as_ref().is_some_and(|given| !given.is_empty())) {
+        return Err(Error::forbidden(
+            "a member's own access token sends no attributes: expected none, as those of upsertMembers count",
+        ));
     }
     Ok(())
 }

@@ -102,8 +102,8 @@ pub async fn execute(
         return limited(media_type, wait);
     }
     let is_long = received.bytes > IN_PLACE_BYTES_MAX;
-    // Those who have a token are known.
-    let in_turns = principal.is_none() && (is_long || service.rates.is_heavy(&client));
+    let is_known = principal.as_ref().is_some_and(|principal| principal.is_known());
+    let in_turns = !is_known && (is_long || service.rates.is_heavy(&client));
     let found = Found { principal, client, in_turns };
     let answering = Box::pin(found.answer(service.clone(), received, parse));
     let answer = if in_turns {
@@ -166,7 +166,8 @@ impl Found {
         }
         // A hash may stand for a long text.
         let is_long = request.query.len() > IN_PLACE_BYTES_MAX;
-        let begins_turns = is_long && principal.is_none() && !in_turns;
+        let is_known = principal.as_ref().is_some_and(|principal| principal.is_known());
+        let begins_turns = is_long && !is_known && !in_turns;
         if hash.is_some() {
             service.rates.read_more(&client, request.query.len() as u64 / BYTES_A_POINT);
         }

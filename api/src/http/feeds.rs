@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
@@ -20,6 +21,7 @@ use super::rates::{Client, RetryAfter};
 use super::response::server_error;
 use super::sockets::Memory;
 use crate::access::{Principal, Scope};
+use crate::error::ErrorCode;
 use crate::graphql::subscription::Following;
 use crate::live::RETRY_PAUSE;
 use crate::metrics::METRICS;
@@ -28,19 +30,29 @@ use crate::metrics::METRICS;
 /// WebSockets are written from.
 const ANSWER_BYTES: u64 = 8;
 
-/// The feeds that are executed at a time. Others wait here, and not among the requests: clients
-/// that subscribe to much at once make their own answers late.
-const EXECUTED_AT_ONCE: usize = 4;
+/// The costly feeds that are executed at a time. Others wait here, and not among the requests.
+const HEAVY_AT_ONCE: usize = 4;
+
+/// The light feeds that are executed at a time: none of them waits for a costly one.
+const LIGHT_AT_ONCE: usize = 64;
+
+/// The pause between two tries of a feed while no season is open, which may be for weeks.
+const SEASON_PAUSE: Duration = Duration::from_secs(30);
 
 /// The feeds that anyone has subscribed to.
 pub struct Feeds {
     by_question: Mutex<HashMap<Question, Weak<Feed>>>,
-    places: Semaphore,
+    heavy: Semaphore,
+    light: Semaphore,
 }
 
 impl Default for Feeds {
     fn default() -> Self {
-        Self { by_question: Mutex::default(), places: Semaphore::new(EXECUTED_AT_ONCE) }
+        Self {
+            by_question: Mutex::default(),
+            heavy: Semaphore::new(HEAVY_AT_ONCE),
+            light: Semaphore::new(LIGHT_AT_ONCE),
+        }
     }
 }
 
@@ -160,8 +172,10 @@ async fn push(
     let mut last: Option<Arc<Update>> = None;
     let mut _memory = None;
     loop {
-        // Its places are not closed.
-        let place = service.feeds.places.acquire().await;
+        let feeds = &service.feeds;
+        let places = if operation.is_heavy() { &feeds.heavy } else { &feeds.light };
+        // They are never closed.
+        let place = places.acquire().await;
         let executed = operation.execute(&service, principal.clone(), &following).await;
         drop(place);
         METRICS.live.executions.inc();
@@ -175,7 +189,13 @@ async fn push(
         let update = Arc::new(update);
         if update.is_passing() && last.is_some() {
             // The last answer stays until there is a better one.
-            let _ = timeout(RETRY_PAUSE, following.changed()).await;
+            let has_no_season = update.has_code(ErrorCode::SeasonNotOpen);
+            let pause = if has_no_season { SEASON_PAUSE } else { RETRY_PAUSE };
+            // Between two seasons nothing is followed that could change.
+            match has_no_season {
+                true => sleep(pause).await,
+                false => drop(timeout(pause, following.changed()).await),
+            }
             continue;
         }
         let is_other = last.as_ref().is_none_or(|last| last.json != update.json);

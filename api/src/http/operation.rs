@@ -103,6 +103,11 @@ impl Operation {
         })
     }
 
+    /// True if it costs so much that light ones must not wait for it.
+    pub fn is_heavy(&self) -> bool {
+        self.cost.points > LIGHT_POINTS_MAX
+    }
+
     /// Everything that its answers depend on, besides the rights of the client.
     pub fn question(&self) -> AnswerKey {
         AnswerKey::of(&self.request())
@@ -115,7 +120,8 @@ impl Operation {
         principal: Option<Arc<Principal>>,
         following: &Following,
     ) -> Executed {
-        let in_turns = principal.is_none() && self.cost.points > LIGHT_POINTS_MAX;
+        let is_known = principal.as_ref().is_some_and(|principal| principal.is_known());
+        let in_turns = !is_known && self.is_heavy();
         let (operation, owned) = (self.clone(), service.clone());
         let following = following.clone();
         let running = Box::pin(async move { operation.run(&owned, principal, following).await });
@@ -139,8 +145,7 @@ impl Operation {
         following: Following,
     ) -> Result<Executed> {
         let points = self.cost.points;
-        let is_heavy = points > LIGHT_POINTS_MAX;
-        let budget = service.admission.enter(points, self.bytes, is_heavy).await?;
+        let budget = service.admission.enter(points, self.bytes, self.is_heavy()).await?;
         let budget = Arc::new(match self.kind {
             OperationType::Subscription => budget.at_most(service.live.push_cost_max.into()),
             _ => budget,
@@ -214,11 +219,14 @@ impl Update {
     /// True for a refusal that passes: a store or the server has no time, or no season is open.
     pub fn is_passing(&self) -> bool {
         use ErrorCode::{SeasonNotOpen, Timeout, Unavailable};
-        let passing = [SeasonNotOpen, Timeout, Unavailable].map(ErrorCode::name);
-        let code = |error: &ServerError| error.extensions.as_ref()?.get("code").cloned();
-        let mut codes = self.errors.iter().filter_map(code);
         self.is_refusal()
-            && codes.any(|code| passing.into_iter().any(|name| code == Value::from(name)))
+            && [SeasonNotOpen, Timeout, Unavailable].into_iter().any(|code| self.has_code(code))
+    }
+
+    /// True if one of its errors has a code.
+    pub fn has_code(&self, code: ErrorCode) -> bool {
+        let code_of = |error: &ServerError| error.extensions.as_ref()?.get("code").cloned();
+        self.errors.iter().filter_map(code_of).any(|of| of == Value::from(code.name()))
     }
 
     /// The answer, for a writer that wants one of its own.

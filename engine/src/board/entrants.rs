@@ -10,6 +10,7 @@
 
 use ranking::board::Board;
 use ranking::id::MemberId;
+use ranking::merge::MemberMark;
 use ranking::standings_id::StandingsId;
 use ranking::store::entrants::Entrant;
 use ranking::store::write::Writes;
@@ -67,6 +68,9 @@ pub async fn leave(
         let Some(epoch) = partition.commit_with_retry(&mut noting, deadline).await?.outcome else {
             return Ok(Leaving::HasScored);
         };
+        // A Redis that lost the commit would take the member for an entrant still, unless SQL has
+        // it and knows that Redis is behind.
+        partition.settle().await?;
         match entrant::leave(&deployment.db, &row, partition.no, epoch).await? {
             Left::Done => return Ok(Leaving::Done),
             Left::Nothing | Left::Recovered if Instant::now() < deadline => {}
@@ -130,12 +134,17 @@ impl Change for NotingLeft<'_> {
         let all_time = StandingsId::all_time(self.board, String::new());
         let wanted = Wanted {
             boards: vec![self.board.no],
+            members: vec![self.entrant.0.clone()],
             standings: vec![(all_time, vec![self.entrant.0.clone()])],
             ..Wanted::default()
         };
         let snapshot = partition.snapshot(&wanted).await?;
         for mark in &snapshot.boards {
             mark.check(self.board)?;
+        }
+        // Copies of a merge may be on their way. One that was merged may be taken off the board.
+        if snapshot.members.contains(&MemberMark::Held) {
+            return Err(ranking::Error::MemberHeld.into());
         }
         for key in snapshot.keys.into_iter().flatten() {
             if key?.is_some() {

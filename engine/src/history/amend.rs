@@ -16,6 +16,7 @@ use std::ops::ControlFlow;
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind, EventPlace};
 use ranking::id::{BoardNo, MemberId};
+use ranking::merge::MemberMark;
 use ranking::store::log::Tail;
 use ranking::store::write::Writes;
 use ranking::window::Window;
@@ -236,7 +237,11 @@ impl Follower for Amending<'_> {
         };
         tail.board.check(self.board)?;
         match self.by {
-            By::Client => tail.members.iter().try_for_each(|mark| mark.check())?,
+            By::Client => tail.members.iter().try_for_each(|mark| match mark {
+                // One of many that was merged meanwhile has no entry to remove.
+                MemberMark::Merged(_) if self.members.len() > 1 => Ok(()),
+                mark => mark.check(),
+            })?,
             By::Upkeep => self.check_step(partition).await?,
         }
         known.history.extend(partition, self.board, &tail.commits);

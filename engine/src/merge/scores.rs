@@ -46,6 +46,10 @@ pub(super) async fn check(
                 );
                 ranking::Error::OutOfRange(why).into()
             }
+            // The next attempt reads the boards again.
+            Error::Ranking(ranking::Error::BoardGone) => {
+                Error::Overtaken("a board of the member changed a moment ago".into())
+            }
             error => error,
         })?;
     }
@@ -95,6 +99,9 @@ impl<'a> Move<'a> {
             }
             while self.copy(&scores, Plan::Copies, deadline).await? == Amended::Done {
                 failpoint::hit("copied");
+                if Instant::now() >= deadline {
+                    return Err(Error::Overtaken("a merge takes long".into()));
+                }
             }
             self.target.0.settle().await?;
             // Redis may have lost copies before SQL had them.

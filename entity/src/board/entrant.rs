@@ -6,7 +6,7 @@
 
 use ranking::id::PartitionNo;
 use sea_orm::entity::prelude::*;
-use sea_orm::sea_query::{Expr, ExprTrait};
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict};
 use sea_orm::{ActiveValue::Set, QueryOrder, QuerySelect, UpdateMany};
 
 use crate::board;
@@ -140,6 +140,42 @@ pub async fn leave(
     }
     transaction.commit().await?;
     Ok(Left::Done)
+}
+
+/// Gives a member's places on boards to another one, who keeps its own. Part of a transaction. The
+/// partitions ask SQL when they see the other one.
+pub async fn give(db: &impl ConnectionTrait, from: &str, to: &str) -> Result<(), DbErr> {
+    use board::Column::{Entrants, EntrantsNo};
+    let places = Entity::find().filter(Column::Member.eq(from)).order_by_asc(Column::BoardNo);
+    for place in places.all(db).await? {
+        // The lock of the board's row comes first, as in a joining.
+        let numbered = of_board(place.board_no).col_expr(EntrantsNo, Expr::col(EntrantsNo).add(1));
+        if numbered.exec(db).await?.rows_affected == 0 {
+            continue;
+        }
+        let gone = Entity::delete_by_id((place.board_no, from.to_owned())).exec(db).await?;
+        if gone.rows_affected == 0 {
+            continue;
+        }
+        let no = board::Entity::find_by_id(place.board_no).select_only().column(EntrantsNo);
+        let no: Option<i64> = no.into_tuple().one(db).await?;
+        let given = ActiveModel {
+            board_no: Set(place.board_no),
+            member: Set(to.to_owned()),
+            no: Set(no.unwrap_or_default()),
+            joined_at_ms: Set(place.joined_at_ms),
+        };
+        let known = OnConflict::columns([Column::BoardNo, Column::Member])
+            .do_nothing_on([Column::BoardNo])
+            .to_owned();
+        // The insertion decides: a snapshot of MariaDB may be older than the lock.
+        let inserted = Entity::insert(given).on_conflict(known).exec_without_returning(db).await?;
+        if inserted == 0 {
+            let fewer = of_board(place.board_no).col_expr(Entrants, Expr::col(Entrants).sub(1));
+            fewer.exec(db).await?;
+        }
+    }
+    Ok(())
 }
 
 /// An update of a board that members join; it takes the lock of the row.

@@ -13,6 +13,9 @@ pub enum Step {
     /// Both members are held, and their histories are checked. The merge may still be refused.
     #[sea_orm(string_value = "HELD")]
     Held,
+    /// It cannot be carried out. Partitions are being told, and then the row goes.
+    #[sea_orm(string_value = "REFUSED")]
+    Refused,
     /// The merge goes on to its end: the source's events are being copied to the target, and the
     /// source is being removed.
     #[sea_orm(string_value = "DECIDED")]
@@ -55,6 +58,7 @@ impl Model {
         let (source, target) = (member(&self.source)?, member(&self.target)?);
         let [of_source, of_target] = match self.step {
             Step::Held | Step::Decided => [MemberMark::Held, MemberMark::Held],
+            Step::Refused => [MemberMark::None, MemberMark::None],
             Step::Merged | Step::Done => [MemberMark::Merged(target.clone()), MemberMark::None],
         };
         Ok([(source, of_source), (target, of_target)])
@@ -170,12 +174,12 @@ pub async fn advance(db: &impl ConnectionTrait, row: &Model, to: Step) -> Result
     Ok(advanced.rows_affected == 1)
 }
 
-/// Takes back a merge that is not decided.
-pub async fn take_back(db: &impl ConnectionTrait, row: &Model) -> Result<(), DbErr> {
+/// Deletes the row of a merge that was refused, once all partitions know.
+pub async fn forget(db: &impl ConnectionTrait, row: &Model) -> Result<(), DbErr> {
     Entity::delete_many()
         .filter(Column::Source.eq(&row.source))
         .filter(Column::Target.eq(&row.target))
-        .filter(Column::Step.eq(Step::Held))
+        .filter(Column::Step.eq(Step::Refused))
         .exec(db)
         .await?;
     Ok(())

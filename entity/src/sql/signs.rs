@@ -25,7 +25,7 @@ pub async fn read(db: &impl ConnectionTrait) -> Result<Signs, DbErr> {
     let sql = r#"SELECT (SELECT "changes" FROM "board_change"),
         (SELECT COUNT(*) FROM "dead_letter" WHERE "state" = 'PENDING'),
         (SELECT COUNT(*) FROM "job" WHERE "running" IS NOT NULL),
-        (SELECT COUNT(*) FROM "member_merge" WHERE "step" IN ('HELD', 'DECIDED', 'MERGED'))"#;
+        (SELECT COUNT(*) FROM "member_merge" WHERE "step" IN ('HELD', 'REFUSED', 'DECIDED', 'MERGED'))"#;
     let asked = statement(db.get_database_backend(), sql, []);
     let answer = db.query_one_raw(asked).await?;
     let answer = answer.ok_or_else(|| DbErr::RecordNotFound("the signs of work".to_owned()))?;

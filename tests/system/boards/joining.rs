@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use tests::api::Api;
-use tests::api::amendment::remove;
+use tests::api::amendment::{merge, remove};
 use tests::api::submission::{submit, submit_durably};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::{figures, run};
@@ -259,4 +259,31 @@ async fn what_does_not_fit_is_refused() {
     assert_eq!(told["board"]["entrants"], Value::Null);
     api.delete_board("b").await;
     assert_eq!(join(&api, "ann").await, json!(["NOT_FOUND", "input.board"]));
+}
+
+#[tokio::test]
+async fn a_merge_gives_the_place_of_the_source_to_the_target() {
+    for sql in Sql::all() {
+        let deployment = Deployment::new(sql, Redis::Own).await;
+        let api = Api::start(&deployment).await;
+        api.create_board(json!({ "slug": "b", "joining": true, "entrantsMax": 2 })).await;
+        for member in ["ann", "bob"] {
+            assert_eq!(join(&api, member).await, true);
+        }
+        assert_eq!(submitted(&api, &["ann", "bob"]).await, json!(["APPLIED", "APPLIED"]));
+        // A new key takes the place of the old one.
+        merge(&api, "ann", "new").await;
+        assert_eq!(entrants(&api, "ann").await, json!([2, 2, false]));
+        assert_eq!(entrants(&api, "new").await, json!([2, 2, true]));
+        assert_eq!(submitted(&api, &["new"]).await, json!(["APPLIED"]));
+        assert_eq!(join(&api, "ann").await[0], "MEMBER_MERGED");
+        // Two that have joined are one.
+        merge(&api, "bob", "new").await;
+        assert_eq!(entrants(&api, "new").await, json!([1, 2, true]));
+        assert_eq!(join(&api, "cid").await, true);
+        assert_eq!(join(&api, "dan").await[0], "ENTRANTS_FULL");
+        deployment.flush_redis().await;
+        assert_eq!(submitted(&api, &["new", "cid"]).await, json!(["APPLIED", "APPLIED"]));
+        check_diff(&deployment);
+    }
 }

@@ -14,6 +14,7 @@ use tests::documents::{ADD_FRIEND, MERGE_MEMBERS, REMOVE_ENTRY, SCORE, UPSERT_ME
 use tests::jobs::archive::{age, archive};
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::wait_until_dropped;
+use tests::wait::until;
 
 async fn board(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Own).await;
@@ -185,5 +186,27 @@ async fn archived_scores_cannot_be_merged_and_can_be_merged_into() {
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{said}");
         assert_eq!(score(&api, "ann").await, "7");
+    }
+}
+
+#[tokio::test]
+async fn members_are_free_again_though_a_refusal_was_cut_short() {
+    for sql in [Sql::Sqlite, Sql::Postgres] {
+        let (deployment, api) = board(sql).await;
+        submit(&api, "ann", 6, "a1").await;
+        submit(&api, "bob", 5, "b1").await;
+        let killed = Api::start_with_settings(&deployment, &[("CRASH_AT", "refused")]).await;
+        let variables = json!({ "source": "ann", "target": "bob" });
+        let answer = killed.try_ask(Some(killed.token()), MERGE_MEMBERS, variables).await;
+        assert!(answer.is_err(), "{:?}", answer.unwrap().body);
+        assert!(!killed.wait_until_stopped().await.success());
+        until("both may score again", async || {
+            let told = submit(&api, "ann", 1, "later").await;
+            matches!(told[0].as_str(), Some("APPLIED" | "DUPLICATE")).then_some(())
+        })
+        .await;
+        assert_eq!(submit(&api, "bob", 1, "later").await[0], "APPLIED");
+        assert_eq!(code(&api, "ann", "bob").await.0, "SCORE_OUT_OF_RANGE");
+        check_diff(&deployment);
     }
 }

@@ -45,8 +45,8 @@ pub(super) struct Key {
 /// The keys of players' tokens.
 #[derive(Debug)]
 pub(super) struct Keys {
-    source: Source,
-    known: Mutex<Known>,
+    source: Arc<Source>,
+    known: Arc<Mutex<Known>>,
 }
 
 /// Where the keys are.
@@ -65,6 +65,8 @@ struct Known {
     read_at: Instant,
     /// When they were last asked for, also in vain.
     asked_at: Instant,
+    /// True if they could not be had then.
+    has_failed: bool,
 }
 
 impl Keys {
@@ -81,6 +83,7 @@ impl Keys {
     pub(super) async fn of_file(path: &Path) -> AnyResult<Self> {
         let source = Source::File(path.to_owned());
         let keys = source.read().await.context("LAUREL_JWKS_FILE cannot be used")?;
+        check_some(&keys)?;
         Ok(Self::begin(source, keys))
     }
 
@@ -106,12 +109,14 @@ impl Keys {
             .build()?;
         let source = Source::Address(url, client);
         let keys = source.read().await.context("the keys at LAUREL_JWKS_URL cannot be had")?;
+        check_some(&keys)?;
         Ok(Self::begin(source, keys))
     }
 
     fn begin(source: Source, keys: Vec<Arc<Key>>) -> Self {
         let now = Instant::now();
-        Self { source, known: Mutex::new(Known { keys, read_at: now, asked_at: now }) }
+        let known = Known { keys, read_at: now, asked_at: now, has_failed: false };
+        Self { source: Arc::new(source), known: Arc::new(Mutex::new(known)) }
     }
 
     /// The key that a token names, of the algorithm that it names. Reads the set again if it has no
@@ -120,37 +125,65 @@ impl Keys {
     /// # Errors
     /// `UNAUTHENTICATED` if there is none; `UNAVAILABLE` if the set cannot be had.
     pub(super) async fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<Arc<Key>> {
+        let unavailable = || {
+            Error::new(ErrorCode::Unavailable, "the issuer's keys cannot be had; try again later")
+        };
         let found = {
             let mut known = self.lock();
             let found = known.find(id, algorithm);
             let is_good = found.is_some() && known.read_at.elapsed() <= JWKS_AGE_MAX;
             let may_ask =
-                !matches!(self.source, Source::Secret) && known.asked_at.elapsed() > JWKS_PAUSE;
+                !matches!(*self.source, Source::Secret) && known.asked_at.elapsed() > JWKS_PAUSE;
             if is_good || !may_ask {
-                return found.ok_or_else(|| known.none(id));
+                return found.ok_or_else(|| match known.has_failed {
+                    true => unavailable(),
+                    false => known.none(id),
+                });
             }
             known.asked_at = Instant::now();
             found
         };
-        match self.source.read().await {
-            Ok(keys) => {
-                let mut known = self.lock();
-                known.keys = keys;
-                known.read_at = Instant::now();
-                known.find(id, algorithm).ok_or_else(|| known.none(id))
-            }
-            Err(error) => {
-                let error = format!("{error:#}");
-                tracing::warn!(error, "the keys of players' tokens cannot be read again");
-                let unavailable = "the issuer's keys cannot be had; try again later";
-                found.ok_or_else(|| Error::new(ErrorCode::Unavailable, unavailable))
-            }
+        // In a task of its own: a client that leaves must not end it, as none asks for a while.
+        let reading = tokio::spawn(read_again(self.source.clone(), self.known.clone()));
+        let is_read = reading.await.unwrap_or(false);
+        let known = self.lock();
+        match is_read {
+            true => known.find(id, algorithm).ok_or_else(|| known.none(id)),
+            false => found.ok_or_else(unavailable),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Reads the keys again. Returns false if they cannot be had: those that were read last stay.
+async fn read_again(source: Arc<Source>, known: Arc<Mutex<Known>>) -> bool {
+    let read = source.read().await;
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    known.has_failed = read.is_err();
+    match read {
+        Ok(keys) => {
+            known.keys = keys;
+            known.read_at = Instant::now();
+            true
+        }
+        Err(error) => {
+            let error = format!("{error:#}");
+            tracing::warn!(error, "the keys of players' tokens cannot be read again");
+            false
+        }
+    }
+}
+
+/// Fails if a start would leave all players out.
+fn check_some(keys: &[Arc<Key>]) -> AnyResult<()> {
+    ensure!(
+        !keys.is_empty(),
+        "no key can be used: expected one for RS256, ES256 or EdDSA that is for signatures"
+    );
+    Ok(())
 }
 
 impl Known {
@@ -190,9 +223,13 @@ impl Source {
                 tokio::fs::read(path).await.with_context(shown)?
             }
             Self::Address(url, client) => {
-                let mut answer = client.get(url.clone()).send().await?.error_for_status()?;
+                // The address may have a password.
+                let without_url = reqwest::Error::without_url;
+                let answer = client.get(url.clone()).send().await;
+                let answer = answer.and_then(reqwest::Response::error_for_status);
+                let mut answer = answer.map_err(without_url)?;
                 let mut bytes = vec![];
-                while let Some(part) = answer.chunk().await? {
+                while let Some(part) = answer.chunk().await.map_err(without_url)? {
                     bytes.extend_from_slice(&part);
                     ensure!(bytes.len() <= JWKS_BYTES_MAX, too_long());
                 }
@@ -207,12 +244,7 @@ impl Source {
 fn keys_of(bytes: &[u8]) -> AnyResult<Vec<Arc<Key>>> {
     let set: JwkSet = serde_json::from_slice(bytes).context("expected a JSON Web Key Set")?;
     ensure!(set.keys.len() <= JWKS_KEYS_MAX, "too many keys: expected at most {JWKS_KEYS_MAX}");
-    let keys: Vec<Arc<Key>> = set.keys.iter().filter_map(key_of).map(Arc::new).collect();
-    ensure!(
-        !keys.is_empty(),
-        "no key can be used: expected one for RS256, ES256 or EdDSA that is for signatures"
-    );
-    Ok(keys)
+    Ok(set.keys.iter().filter_map(key_of).map(Arc::new).collect())
 }
 
 /// A key with its algorithm; `None` for one of another algorithm or for another use. A secret is

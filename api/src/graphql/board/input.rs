@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_graphql::{InputObject, MaybeUndefined, SimpleObject};
 use engine::board::windows;
+use engine::merge::check_none;
 use entity::board;
 use entity::board::windows_text;
 use ranking::attribute::check_segment_by;
@@ -189,6 +190,9 @@ pub(crate) async fn update(
             .map_err(|error| error.within("input"))?;
         let change =
             change(&input, windows.as_ref(), &row).map_err(|error| error.within("input"))?;
+        if change.windows.is_some() {
+            check_none(&app.deployment).await?;
+        }
         let is_updated = board::update(db, &row, change).await?;
         app.boards.changed(&input.slug);
         if is_updated {

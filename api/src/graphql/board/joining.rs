@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_graphql::{Context, InputObject, Object, Result, SimpleObject};
 use engine::board::entrants::{self, Leaving};
+use engine::merge::check_unmerged;
 use entity::board::entrant::{self, Joined};
 use entity::member;
 use ranking::id::MemberId;
@@ -130,6 +131,7 @@ pub(crate) async fn join_board(
 ) -> crate::error::Result<JoinBoardPayload> {
     let (board, member) = both(ctx, &input.board, &input.member).await?;
     let app = app(ctx);
+    check_unmerged(&app.deployment, &[member.as_str()]).await?;
     // A new member is of use to friends and searches before its first score.
     member::insert_missing(&app.deployment.db, member.as_str(), app.deployment.clock.now_ms())
         .await?;

@@ -9,6 +9,7 @@ use async_graphql::parser::types::{
 use async_graphql::{Positioned, Variables};
 use async_graphql_value::{ConstValue, Name, Value};
 
+use ranking::attribute::ATTRIBUTES_MAX;
 use ranking::window::season::SEASONS_MAX;
 
 use crate::graphql::integrity::FINDINGS_DEFAULT;
@@ -18,7 +19,8 @@ use crate::graphql::types::connection::{PAGE_DEFAULT, PAGE_MAX};
 
 /// Fields that answer with a page, each with its default length. Their `nodes` and `edges` count
 /// for each item, and their other fields once.
-const PAGES: [(&str, usize); 10] = [
+const PAGES: [(&str, usize); 11] = [
+    ("accessTokens", PAGE_DEFAULT),
     ("segments", PAGE_DEFAULT),
     ("top", PAGE_DEFAULT),
     ("boards", PAGE_DEFAULT),
@@ -35,7 +37,8 @@ const PAGES: [(&str, usize); 10] = [
 pub const ITEMS: [&str; 2] = ["edges", "nodes"];
 
 /// Fields that answer with a list of at most so many objects, by no argument's choice.
-const LISTS: [(&str, u64); 2] = [("windows", 17), ("seasons", SEASONS_MAX as u64)];
+const LISTS: [(&str, u64); 3] =
+    [("windows", 17), ("seasons", SEASONS_MAX as u64), ("attributes", ATTRIBUTES_MAX as u64)];
 
 /// Lists in the answer to a query about the schema, each with the number of objects it counts for.
 const SCHEMA_LISTS: [(&str, u64); 8] = [
