@@ -87,7 +87,8 @@ pub struct ScoreInput {
     /// board that was created with `metadata`.
     metadata: Option<OfItem<Json>>,
     /// The values of attributes by which the board has segments, for this score alone; by default
-    /// those of the member. A member's own token sends none. A score that is sent again keeps those that it was accepted with.
+    /// those of the member. A member's own token sends none. A score that is sent again keeps those
+    /// that it was accepted with.
     attributes: Option<Vec<AttributeInput>>,
 }
 

@@ -9,9 +9,6 @@ use async_graphql::parser::types::{
 use async_graphql::{Positioned, Variables};
 use async_graphql_value::{ConstValue, Name, Value};
 
-use ranking::attribute::ATTRIBUTES_MAX;
-use ranking::window::season::SEASONS_MAX;
-
 use crate::graphql::integrity::FINDINGS_DEFAULT;
 use crate::graphql::job::JOBS_DEFAULT;
 use crate::graphql::standings::distribution::BUCKETS_DEFAULT;
@@ -37,8 +34,7 @@ const PAGES: [(&str, usize); 11] = [
 pub const ITEMS: [&str; 2] = ["edges", "nodes"];
 
 /// Fields that answer with a list of at most so many objects, by no argument's choice.
-const LISTS: [(&str, u64); 3] =
-    [("windows", 17), ("seasons", SEASONS_MAX as u64), ("attributes", ATTRIBUTES_MAX as u64)];
+const LISTS: [(&str, u64); 3] = [("windows", 17), ("seasons", 200), ("attributes", 8)];
 
 /// Lists in the answer to a query about the schema, each with the number of objects it counts for.
 const SCHEMA_LISTS: [(&str, u64); 8] = [
