@@ -195,7 +195,7 @@ async fn late_scores_that_would_write_very_many_standings_come_in_parts() {
     // Each writes 129 standings: all, its day, and the days of which the windows see it.
     let late = json!({ "member": "ann", "score": 1, "at": "1990-01-01T00:00:00Z" });
     let scores = |count| json!({ "scores": vec![late.clone(); count] });
-    check(&api, text, scores(300), "LIMIT_EXCEEDED", "about 155 of these").await;
+    check(&api, text, scores(300), "LIMIT_EXCEEDED", "about 124 of these").await;
     let answer = api.data(text, scores(2)).await;
     assert_eq!(answer["submitScores"]["accepted"], 2);
     let on_time = json!({ "scores": vec![json!({ "member": "ann", "score": 1 }); 1000] });

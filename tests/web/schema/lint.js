@@ -35,7 +35,7 @@ const RULES = {
         // A cache keeps these with the object that they belong to.
         suffixes: ['Connection', 'Edge', 'Payload'],
         // Values, of which a later one replaces the one before, and parts of a payload. A client is one viewer at a time.
-        types: ['PageInfo', 'ScoreBucket', 'ScoreFormat', 'Season', 'EntryChange', 'PreviousEntry', 'SubmitError', 'SubmitResult', 'Viewer'],
+        types: ['Attempts', 'Entrants', 'MemberAttribute', 'PageInfo', 'ScoreBucket', 'ScoreFormat', 'Season', 'EntryChange', 'PreviousEntry', 'SubmitError', 'SubmitResult', 'Viewer'],
       },
     },
   ],
@@ -46,6 +46,7 @@ const FORWARD_ONLY = [
   'Board.segments',
   'Member.boards',
   'IntegrityRun.findings',
+  'Query.accessTokens',
   'Query.integrityRuns',
   'Query.jobs',
   'Query.searchMembers',
