@@ -295,8 +295,11 @@ mod tests {
 
     /// Lists of objects that need no argument to bound them: they are as long as the input that
     /// their parent has multiplied already.
-    const BOUNDED_LISTS: [&str; 2] =
-        ["UpsertMembersPayload.members", "SubmitScoresPayload.results"];
+    const BOUNDED_LISTS: [&str; 3] = [
+        "UpsertMembersPayload.members",
+        "RemoveEntriesPayload.members",
+        "SubmitScoresPayload.results",
+    ];
 
     #[test]
     fn every_field_that_answers_with_a_page_or_a_list_has_a_cost() {
@@ -374,10 +377,8 @@ mod tests {
                 .changes(&operation.node.selection_set.node, &document)
         };
         let none = serde_json::json!({});
-        assert_eq!(
-            changes("mutation { deleteBoard(input: { slug: \"x\" }) { slug } }", none.clone()),
-            1
-        );
+        let deletion = "mutation { deleteBoard(input: { slug: \"x\" }) { slug } }";
+        assert_eq!(changes(deletion, none.clone()), 1);
         let friends = "mutation { addFriend(input: { member: \"a\", friend: \"b\" }) { member { key } } removeFriend(input: { member: \"a\", friend: \"b\" }) { member { key } } }";
         assert_eq!(changes(friends, none.clone()), 5 + 3);
         let literal = "mutation { submitScores(input: { board: \"x\", scores: [{ member: \"a\", score: 1 }, { member: \"b\", score: 2 }] }) { accepted } }";
