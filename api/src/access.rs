@@ -61,7 +61,7 @@ pub struct Access {
     checked: Cache<String, Arc<Checked>>,
     /// Players whose tokens were good a moment ago: SQL knows none of them, and they push out no
     /// tokens of the server's own.
-    logged_in: Cache<String, Arc<Checked>>,
+    logged_in: Cache<String, Arc<Principal>>,
     health: Arc<Health>,
     players: Option<Arc<Players>>,
 }
@@ -111,15 +111,15 @@ impl From<Scope> for access_token::Scope {
 }
 
 impl Principal {
-    /// True if it may read boards that are not public: players may not.
-    pub fn reads_private(&self) -> bool {
-        !self.is_player
+    /// True until the token expires.
+    fn is_good_at(&self, now_ms: i64) -> bool {
+        self.expires_at_ms.is_none_or(|end_ms| now_ms < end_ms)
     }
+}
 
-    /// True for a client whom the operator gave a token. Anyone may be a player.
-    pub fn is_known(&self) -> bool {
-        !self.is_player
-    }
+/// True for a client whom the operator gave a token. Anyone may be a player.
+pub fn is_known(principal: Option<&Principal>) -> bool {
+    principal.is_some_and(|principal| !principal.is_player)
 }
 
 impl Access {
@@ -139,7 +139,8 @@ impl Access {
     /// The principal of a bearer token that was checked a moment ago, or before SQL went away.
     pub async fn cached(&self, token: &str, now_ms: i64) -> Option<Arc<Principal>> {
         if is_jwt(token) {
-            return self.logged_in.get(&hash_of(token)).await?.principal_at(now_ms);
+            let player = self.logged_in.get(&hash_of(token)).await?;
+            return player.is_good_at(now_ms).then_some(player);
         }
         let checked = self.checked.get(&hash_of(token)).await?;
         let is_good = checked.at.elapsed() < CHECK_AGE_MAX || self.health.sql.is_away();
@@ -163,11 +164,9 @@ impl Access {
         if is_jwt(token)
             && let Some(players) = &self.players
         {
-            let at = Instant::now();
-            let principal = players.check(token, now_ms).await?;
-            let checked = Checked { principal: principal.clone(), at };
-            self.logged_in.insert(hash, Arc::new(checked)).await;
-            return Ok(principal);
+            let player = players.check(token, now_ms).await?;
+            self.logged_in.insert(hash, player.clone()).await;
+            return Ok(player);
         }
         let id = token
             .strip_prefix("laurel_")
@@ -212,9 +211,7 @@ impl Access {
         self.checked.insert(hash, Arc::new(checked)).await;
         Ok(principal)
     }
-}
 
-impl Access {
     /// Forgets a token by its hash, as it was revoked.
     pub async fn forget(&self, hash: &str) {
         self.checked.invalidate(hash).await;
@@ -224,8 +221,7 @@ impl Access {
 impl Checked {
     /// The principal, unless the token has expired.
     fn principal_at(&self, now_ms: i64) -> Option<Arc<Principal>> {
-        let has_expired = self.principal.expires_at_ms.is_some_and(|end_ms| end_ms <= now_ms);
-        (!has_expired).then(|| self.principal.clone())
+        self.principal.is_good_at(now_ms).then(|| self.principal.clone())
     }
 }
 
@@ -260,7 +256,7 @@ pub async fn create(
 ) -> Result<(access_token::Model, String)> {
     let NewToken { scope, name, member, lifetime } = new;
     if scope == Scope::Admin && member.is_some() {
-        let message = "invalid member: a token of scope admin speaks for nobody: expected none, or scope read or submit";
+        let message = "invalid member: a token of scope admin is bound to no member: expected none, or scope read or submit";
         return Err(Error::bad_input(message).at("input.member"));
     }
     let id = entity::random_id()[..12].to_owned();

@@ -3,14 +3,15 @@
 //! One record decides a merge, and each step can be repeated by any process:
 //!
 //! 1. `HELD`. Every partition marks both members, and accepts nothing for them. SQL then has their
-//!    whole histories, which do not change. They are checked; a merge that cannot be is taken back.
+//!    whole histories, which do not change. They are checked; a merge that cannot be carried out is
+//!    `REFUSED`: every partition frees both members, and then the record goes.
 //! 2. `DECIDED`. Board by board, the target gets a copy of each score of the source that counts.
 //!    Once SQL has all copies of a board, the source is removed from it.
-//! 3. `MERGED`. The target has the source's friends. Every partition marks the source as merged,
-//!    and holds the target no longer.
+//! 3. `MERGED`. The target has the source's friends and places on boards. Every partition marks the
+//!    source as merged, and holds the target no longer.
 //! 4. `DONE`.
 //!
-//! A partition is told of a step by a commit that reads the record after the head. So a process
+//! A process tells a partition of a step by a commit, and reads the record after the head. So one
 //! that slept through a step writes nothing of an earlier one.
 
 mod scores;
@@ -119,7 +120,7 @@ pub async fn check_unmerged(deployment: &Deployment, keys: &[&str]) -> Result<()
 ///
 /// # Errors
 /// `Unavailable` if one is.
-pub async fn check_none(deployment: &Deployment) -> Result<()> {
+pub async fn check_none_under_way(deployment: &Deployment) -> Result<()> {
     if merge::is_under_way(&deployment.db).await? {
         let text = "members are being merged; try again in a few seconds";
         return Err(ranking::Error::Unavailable(text.into()).into());

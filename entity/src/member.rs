@@ -45,11 +45,11 @@ impl Model {
 /// none, which the log tells.
 fn attributes_of(region: Option<String>, others: Option<&str>) -> Attributes {
     let others = others.map(serde_json::from_str::<Attributes>).transpose();
-    let mut attributes = others.unwrap_or_else(|error| {
+    let others = others.unwrap_or_else(|error| {
         tracing::error!(%error, "the attributes of a member cannot be read; set them again");
         None
     });
-    let mut attributes = attributes.take().unwrap_or_default();
+    let mut attributes = others.unwrap_or_default();
     attributes.extend(region.map(|region| (REGION.to_owned(), region)));
     attributes
 }

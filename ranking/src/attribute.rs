@@ -54,6 +54,21 @@ pub fn check_segment_by(names: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// Checks that a board has segments by an attribute.
+///
+/// # Errors
+/// `Invalid` if it has none; the message says by which it has some.
+pub fn check_segmented_by(segment_by: &[String], name: &str) -> Result<()> {
+    if segment_by.iter().any(|by| by == name) {
+        return Ok(());
+    }
+    let expected = match segment_by.is_empty() {
+        true => "no attributes, as the board has no segments".to_owned(),
+        false => segment_by.join(", "),
+    };
+    Err(Error::invalid(format!("invalid attribute {}: expected {expected}", shown(name))))
+}
+
 /// Checks the name of an attribute.
 ///
 /// # Errors

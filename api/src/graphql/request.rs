@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_graphql::Context;
 
 use super::change::Changes;
-use crate::access::{Principal, Scope};
+use crate::access::{Principal, Scope, is_known};
 use crate::app::{App, SharedApp};
 use crate::cache::shared::GoodUntil;
 use crate::error::{Error, Result};
@@ -36,7 +36,7 @@ impl RequestState {
 
     /// True if the client may read boards that are not public.
     pub fn reads_private(&self) -> bool {
-        self.principal.as_ref().is_some_and(|principal| principal.reads_private())
+        is_known(self.principal.as_deref())
     }
 
     /// Spends points on work that is about to be done, beyond what the text of the query costs.

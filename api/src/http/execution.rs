@@ -29,7 +29,7 @@ use super::login;
 use super::parameters::Parameters;
 use super::rates::{Client, RetryAfter};
 use super::response::{Answer, MediaType, refuse, refuse_for, reject, server_error};
-use crate::access::Principal;
+use crate::access::{Principal, is_known};
 use crate::error::{Error, ErrorCode, Result};
 use crate::metrics::METRICS;
 
@@ -102,8 +102,7 @@ pub async fn execute(
         return limited(media_type, wait);
     }
     let is_long = received.bytes > IN_PLACE_BYTES_MAX;
-    let is_known = principal.as_ref().is_some_and(|principal| principal.is_known());
-    let in_turns = !is_known && (is_long || service.rates.is_heavy(&client));
+    let in_turns = !is_known(principal.as_deref()) && (is_long || service.rates.is_heavy(&client));
     let found = Found { principal, client, in_turns };
     let answering = Box::pin(found.answer(service.clone(), received, parse));
     let answer = if in_turns {
@@ -166,8 +165,7 @@ impl Found {
         }
         // A hash may stand for a long text.
         let is_long = request.query.len() > IN_PLACE_BYTES_MAX;
-        let is_known = principal.as_ref().is_some_and(|principal| principal.is_known());
-        let begins_turns = is_long && !is_known && !in_turns;
+        let begins_turns = is_long && !is_known(principal.as_deref()) && !in_turns;
         if hash.is_some() {
             service.rates.read_more(&client, request.query.len() as u64 / BYTES_A_POINT);
         }

@@ -189,12 +189,10 @@ async fn push(
         let update = Arc::new(update);
         if update.is_passing() && last.is_some() {
             // The last answer stays until there is a better one.
-            let has_no_season = update.has_code(ErrorCode::SeasonNotOpen);
-            let pause = if has_no_season { SEASON_PAUSE } else { RETRY_PAUSE };
             // Between two seasons nothing is followed that could change.
-            match has_no_season {
-                true => sleep(pause).await,
-                false => drop(timeout(pause, following.changed()).await),
+            match update.has_code(ErrorCode::SeasonNotOpen) {
+                true => sleep(SEASON_PAUSE).await,
+                false => drop(timeout(RETRY_PAUSE, following.changed()).await),
             }
             continue;
         }

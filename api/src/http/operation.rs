@@ -17,7 +17,7 @@ use super::execution::{BYTES_A_POINT, REQUEST_POINTS, over_rate, within};
 use super::parameters::Parameters;
 use super::rates::Client;
 use super::response::{fields, finish, server_error};
-use crate::access::Principal;
+use crate::access::{Principal, is_known};
 use crate::cache::shared::GoodUntil;
 use crate::error::{Error, ErrorCode, Result};
 use crate::graphql::change::Changes;
@@ -120,8 +120,7 @@ impl Operation {
         principal: Option<Arc<Principal>>,
         following: &Following,
     ) -> Executed {
-        let is_known = principal.as_ref().is_some_and(|principal| principal.is_known());
-        let in_turns = !is_known && self.is_heavy();
+        let in_turns = !is_known(principal.as_deref()) && self.is_heavy();
         let (operation, owned) = (self.clone(), service.clone());
         let following = following.clone();
         let running = Box::pin(async move { operation.run(&owned, principal, following).await });

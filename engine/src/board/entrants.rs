@@ -37,7 +37,7 @@ pub enum Leaving {
 /// Lets a member join a board, and tells its partition.
 ///
 /// # Errors
-/// If SQL fails. The partition is told later if Redis fails.
+/// If SQL fails. If Redis fails, the first submission of the member tells the partition.
 pub async fn join(deployment: &Deployment, board: &Board, member: &MemberId) -> Result<Joined> {
     let now_ms = deployment.clock.now_ms();
     let joined = entrant::join(&deployment.db, board.no.0, member.as_str(), now_ms).await?;

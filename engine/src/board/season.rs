@@ -16,6 +16,14 @@ use ranking::{Error, shown_instant};
 use super::windows::Changed;
 use crate::deployment::Deployment;
 
+/// Checks that a board has the window of seasons.
+///
+/// # Errors
+/// `Invalid` if it has not; `Corrupt` if the row is invalid.
+pub fn check_window(row: &board::Model) -> ranking::Result<()> {
+    of_seasons(&mut row.window_rows()?, &row.slug).map(drop)
+}
+
 /// Plans one more season.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_graphql::{InputObject, MaybeUndefined, SimpleObject};
 use engine::board::windows;
-use engine::merge::check_none;
+use engine::merge::check_none_under_way;
 use entity::board;
 use entity::board::windows_text;
 use ranking::attribute::check_segment_by;
@@ -191,7 +191,7 @@ pub(crate) async fn update(
         let change =
             change(&input, windows.as_ref(), &row).map_err(|error| error.within("input"))?;
         if change.windows.is_some() {
-            check_none(&app.deployment).await?;
+            check_none_under_way(&app.deployment).await?;
         }
         let is_updated = board::update(db, &row, change).await?;
         app.boards.changed(&input.slug);

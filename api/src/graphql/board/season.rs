@@ -5,12 +5,11 @@ use std::sync::Arc;
 use async_graphql::{InputObject, Object, SimpleObject};
 use engine::board::season;
 use engine::board::windows::{self, Changed};
-use engine::merge::check_none;
+use engine::merge::check_none_under_way;
 use entity::board;
 use entity::board::{WindowRow, windows_text};
 use ranking::board::admission::Admission;
 use ranking::id::check_slug;
-use ranking::window::Window;
 use ranking::window::season::check_name;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
@@ -104,14 +103,14 @@ pub(crate) async fn add_season(
     app: &App,
     input: &AddSeasonInput,
 ) -> crate::error::Result<AddSeasonPayload> {
-    check_none(&app.deployment).await?;
+    check_none_under_way(&app.deployment).await?;
     let (starts_ms, ends_ms) = (input.starts_at.0, input.ends_at.0);
     check_name(&input.name).map_err(|error| Error::from(error).at("input.name"))?;
     let asked = ranking::window::season::Season::new(&input.name, starts_ms, ends_ms);
     let instant = if starts_ms < 0 { "input.startsAt" } else { "input.endsAt" };
     let asked = asked.map_err(|error| Error::from(error).at(instant))?;
     let planned = |row: &board::Model| {
-        check_has_seasons(row)?;
+        season::check_window(row).map_err(|error| Error::from(error).at("input.board"))?;
         if row.to_ranking()?.rules.calendar.season_named(&input.name).is_some() {
             let message = format!("season {} already exists: expected another name", input.name);
             return Err(Error::new(ErrorCode::AlreadyExists, message).at("input.name"));
@@ -138,22 +137,12 @@ pub(crate) async fn remove_season(
 ) -> crate::error::Result<RemoveSeasonPayload> {
     let now_ms = app.deployment.clock.now_ms();
     let planned = |row: &board::Model| {
-        check_has_seasons(row)?;
+        season::check_window(row).map_err(|error| Error::from(error).at("input.board"))?;
         let removed = season::removed(row, &input.name, now_ms);
         removed.map_err(|error| Error::from(error).at("input.name"))
     };
     let (board, removed) = change(app, &input.board, planned).await?;
     Ok(RemoveSeasonPayload { board: Board(board), removed })
-}
-
-/// Checks that a board has the window of seasons.
-fn check_has_seasons(row: &board::Model) -> crate::error::Result<()> {
-    if row.to_ranking()?.rules.is_shown(Window::Season) {
-        return Ok(());
-    }
-    let slug = &row.slug;
-    let message = format!("board {slug} has no window season: expected a board that has it");
-    Err(Error::bad_input(message).at("input.board"))
 }
 
 /// Changes the seasons of a board as planned, and tells every partition. Returns the board, and

@@ -4,8 +4,7 @@ use async_graphql::connection::{Edge, EmptyFields};
 use async_graphql::{Context, Result};
 use entity::board::check_segment;
 use entity::standings::standing;
-use ranking::attribute::segment_of;
-use ranking::shown;
+use ranking::attribute::{check_segmented_by, segment_of};
 
 use super::Board;
 use crate::error::Error;
@@ -38,15 +37,9 @@ pub(crate) async fn segments_page(
     state(ctx).spend((limit as u64 + 1) * price::select(1))?;
     let (db, no) = (&app(ctx).deployment.reads, board.0.row.no);
     let segment_by = &board.0.segment_by;
-    if let Some(attribute) = attribute
-        && !segment_by.iter().any(|name| name == attribute)
-    {
-        let message = format!(
-            "invalid attribute {}: expected {}",
-            shown(attribute),
-            if segment_by.is_empty() { "none".to_owned() } else { segment_by.join(", ") }
-        );
-        return Err(Error::bad_input(message).at("attribute"));
+    if let Some(attribute) = attribute {
+        check_segmented_by(segment_by, attribute)
+            .map_err(|error| Error::from(error).at("attribute"))?;
     }
     // The segments of an attribute begin with its name and a colon. Everyone is the empty segment,
     // which comes before all others.

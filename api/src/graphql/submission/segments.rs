@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use entity::member;
-use ranking::attribute::{Attributes, segments_of};
+use ranking::attribute::{Attributes, check_segmented_by, segments_of};
 use ranking::id::MemberId;
-use ranking::shown;
 
 use super::ScoreInput;
 use crate::app::App;
@@ -58,16 +57,10 @@ impl Segments {
     /// `UNAVAILABLE` if SQL does not answer and the member's attributes are not known.
     pub(super) fn of_score(&self, board: &CachedBoard, score: &ScoreInput) -> Result<Vec<String>> {
         let segment_by = &board.segment_by;
+        let at = |error: ranking::Error| Error::from(error).at("attributes");
         let given = checked_attributes(score.attributes.iter().flatten().cloned());
-        let mut given = given.map_err(|error| Error::from(error).at("attributes"))?;
-        if let Some(other) = given.keys().find(|name| !segment_by.contains(name)) {
-            let expected = match segment_by.is_empty() {
-                true => "no attributes, as the board has no segments".to_owned(),
-                false => segment_by.join(", "),
-            };
-            let message = format!("invalid attribute {}: expected {expected}", shown(other));
-            return Err(Error::bad_input(message).at("attributes"));
-        }
+        let mut given = given.map_err(at)?;
+        given.keys().try_for_each(|name| check_segmented_by(segment_by, name)).map_err(at)?;
         if !segment_by.iter().all(|name| given.contains_key(name)) {
             let of_member = self.0.get(&score.member).ok_or_else(|| {
                 Error::new(

@@ -4,6 +4,7 @@
 //! A point stands for about a microsecond of CPU of the API and Redis; `make bench` prints how true
 //! that is. Resolvers add the points that only they know, such as the shards of a board.
 
+mod lists;
 mod objects;
 mod sum;
 

@@ -14,7 +14,7 @@ use super::{
     BYTES_A_POINT, Method, REQUEST_POINTS, REQUEST_TIMEOUT, Received, limited, refuse_unfinished,
     within,
 };
-use crate::access::{Principal, Scope};
+use crate::access::{Principal, Scope, is_known};
 use crate::cache::shared::GoodUntil;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::change::Changes;
@@ -93,7 +93,7 @@ impl Asked {
         }
         let began = Instant::now();
         let is_costly = checked.cost.points > LIGHT_POINTS_MAX;
-        let begins_turns = is_costly && is_anonymous && !self.in_turns;
+        let begins_turns = is_costly && !is_known(self.principal.as_deref()) && !self.in_turns;
         let (seconds, answer) = match checked.kind {
             // A mutation goes on when its client leaves: what it commits counts, and the client may
             // ask for it again.

@@ -9,44 +9,12 @@ use async_graphql::parser::types::{
 use async_graphql::{Positioned, Variables};
 use async_graphql_value::{ConstValue, Name, Value};
 
-use crate::graphql::integrity::FINDINGS_DEFAULT;
-use crate::graphql::job::JOBS_DEFAULT;
+use super::lists::{LISTS, PAGES, SCHEMA_LISTS};
 use crate::graphql::standings::distribution::BUCKETS_DEFAULT;
-use crate::graphql::types::connection::{PAGE_DEFAULT, PAGE_MAX};
-
-/// Fields that answer with a page, each with its default length. Their `nodes` and `edges` count
-/// for each item, and their other fields once.
-const PAGES: [(&str, usize); 11] = [
-    ("accessTokens", PAGE_DEFAULT),
-    ("segments", PAGE_DEFAULT),
-    ("top", PAGE_DEFAULT),
-    ("boards", PAGE_DEFAULT),
-    ("friends", PAGE_DEFAULT),
-    ("periods", PAGE_DEFAULT),
-    ("events", PAGE_DEFAULT),
-    ("searchMembers", PAGE_DEFAULT),
-    ("jobs", JOBS_DEFAULT),
-    ("integrityRuns", JOBS_DEFAULT),
-    ("findings", FINDINGS_DEFAULT),
-];
+use crate::graphql::types::connection::PAGE_MAX;
 
 /// The items of a page.
 pub const ITEMS: [&str; 2] = ["edges", "nodes"];
-
-/// Fields that answer with a list of at most so many objects, by no argument's choice.
-const LISTS: [(&str, u64); 3] = [("windows", 17), ("seasons", 200), ("attributes", 8)];
-
-/// Lists in the answer to a query about the schema, each with the number of objects it counts for.
-const SCHEMA_LISTS: [(&str, u64); 8] = [
-    ("args", 2),
-    ("directives", 5),
-    ("enumValues", 6),
-    ("fields", 8),
-    ("inputFields", 6),
-    ("interfaces", 2),
-    ("possibleTypes", 4),
-    ("types", 120),
-];
 
 /// Arguments whose value is the number of objects that a field answers with.
 const COUNTS: [&str; 3] = ["first", "last", "buckets"];
