@@ -190,9 +190,10 @@ async fn set_segments(
     }
     for row in rows {
         let Some(segment_by) = segmented.get(&row.submission.board.no) else { continue };
-        let mut attributes = known.get(row.submission.member.as_str()).cloned().unwrap_or_default();
-        attributes.extend(row.region.clone().map(|region| (REGION.to_owned(), region)));
-        row.submission.segments = segments_of(segment_by, &attributes);
+        let (own, of_member) = (row.region.as_ref(), known.get(row.submission.member.as_str()));
+        row.submission.segments = segments_of(segment_by, |name| {
+            own.filter(|_| name == REGION).or_else(|| of_member?.get(name))
+        });
     }
     Ok(())
 }

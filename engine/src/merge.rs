@@ -20,7 +20,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use ranking::attribute::REGION;
 use ranking::id::{BoardNo, MemberId};
 use ranking::merge::MemberMark;
 use ranking::store::write::Writes;
@@ -139,6 +138,11 @@ fn refusal(row: &merge::Model) -> ranking::Error {
     }
 }
 
+/// The error for a merge whose record is gone.
+fn taken_back() -> entity::Error {
+    entity::Error::Overtaken("this merge was taken back".into())
+}
+
 /// Records a merge. Returns `None` if there is no source.
 async fn start(
     deployment: &Deployment,
@@ -146,12 +150,12 @@ async fn start(
     target: &MemberId,
 ) -> Result<Option<merge::Model>> {
     let db = &deployment.db;
-    let others = async || merge::others(db, source.as_str(), target.as_str()).await;
-    if let Some(other) = others().await?.first() {
-        return Err(refusal(other).into());
-    }
-    if let Some(of_target) = merge::of(db, target.as_str()).await? {
-        return Err(refusal(&of_target).into());
+    let other = async || match merge::of(db, target.as_str()).await? {
+        None => merge::other(db, source.as_str(), target.as_str()).await,
+        of_target => Ok(of_target),
+    };
+    if let Some(other) = other().await? {
+        return Err(refusal(&other).into());
     }
     let is_member =
         async || Ok::<_, entity::Error>(member::find(db, source.as_str()).await?.is_some());
@@ -166,14 +170,9 @@ async fn start(
     }
     merge::insert(db, source.as_str(), target.as_str(), sql_now_ms(db).await?).await?;
     let row = merge::of(db, source.as_str()).await?;
-    let overtaken = || entity::Error::Overtaken("this merge was taken back".into());
-    let row = row.filter(|row| row.target == target.as_str()).ok_or_else(overtaken)?;
+    let row = row.filter(|row| row.target == target.as_str()).ok_or_else(taken_back)?;
     // Another merge of one of them may have been recorded at the same time.
-    let other = match merge::of(db, target.as_str()).await? {
-        None => others().await?.into_iter().next(),
-        of_target => of_target,
-    };
-    if let Some(other) = other {
+    if let Some(other) = other().await? {
         take_back(deployment, &row).await?;
         return Err(refusal(&other).into());
     }
@@ -206,7 +205,6 @@ async fn go_on(
     deadline: Instant,
 ) -> Result<Merged> {
     let db = &deployment.db;
-    let overtaken = || entity::Error::Overtaken("this merge was taken back".into());
     loop {
         match row.step {
             Step::Held => {
@@ -226,7 +224,7 @@ async fn go_on(
             }
             Step::Refused => {
                 take_back(deployment, &row).await?;
-                return Err(overtaken());
+                return Err(taken_back());
             }
             Step::Done => return Ok(Merged::Done),
             Step::Decided | Step::Merged => match finish(deployment, &row, deadline).await {
@@ -242,7 +240,7 @@ async fn go_on(
         }
         // It may be another merge of the same source by now.
         let now = merge::of(db, &row.source).await?.filter(|now| now.target == row.target);
-        row = now.ok_or_else(overtaken)?;
+        row = now.ok_or_else(taken_back)?;
         if row.step != Step::Done && Instant::now() >= deadline {
             return Ok(Merged::UnderWay);
         }
@@ -272,8 +270,7 @@ async fn decide(deployment: &Deployment, row: &merge::Model) -> Result<()> {
         let source = member::find(&transaction, &row.source).await?;
         let target = member::find(&transaction, &row.target).await?;
         if let (Some(source), None) = (source, target) {
-            let mut attributes = source.attributes();
-            attributes.remove(REGION);
+            let attributes = source.other_attributes();
             let change = member::Change {
                 key: row.target.clone(),
                 attributes: Some(attributes),

@@ -14,12 +14,12 @@ pub(crate) mod recovery;
 mod settle;
 pub mod submit;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Deref;
 
 use ranking::board::Board;
-use ranking::id::{BoardNo, PartitionNo};
+use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::store::log::Tail;
 use ranking::submission::{Snapshot, Wanted};
 use ranking::window::roll::RollMark;
@@ -67,6 +67,21 @@ impl Deployment {
     pub fn partitions_of(&self, board: &Board) -> Vec<Partition<'_>> {
         let numbers = self.store.partitions().of_board(board).into_iter();
         numbers.map(|no| self.partition(no)).collect()
+    }
+
+    /// What some members of a board have, by their partitions.
+    pub(crate) fn by_partition<T: Clone>(
+        &self,
+        board: &Board,
+        all: &[T],
+        member_of: impl Fn(&T) -> &MemberId,
+    ) -> impl Iterator<Item = (Partition<'_>, Vec<T>)> {
+        let mut by_partition: BTreeMap<PartitionNo, Vec<T>> = BTreeMap::new();
+        for each in all {
+            let no = self.store.partitions().of_member(board, member_of(each));
+            by_partition.entry(no).or_default().push(each.clone());
+        }
+        by_partition.into_iter().map(|(no, each)| (self.partition(no), each))
     }
 }
 

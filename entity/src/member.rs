@@ -39,6 +39,13 @@ impl Model {
     pub fn attributes(&self) -> Attributes {
         attributes_of(self.region.clone(), self.attributes.as_deref())
     }
+
+    /// The attributes besides the region.
+    pub fn other_attributes(&self) -> Attributes {
+        let mut attributes = self.attributes();
+        attributes.remove(REGION);
+        attributes
+    }
 }
 
 /// A row's attributes, the region among them. A text that was edited so that it cannot be read has

@@ -26,10 +26,7 @@ impl MigrationTrait for Migration {
     }
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let mut sql = statements();
-        for (name, text) in dialect(manager.get_database_backend())? {
-            sql = sql.replace(name, text);
-        }
+        let sql = in_dialect(&statements(), manager.get_database_backend())?;
         for statement in sql.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
             run(manager, statement).await?;
         }
@@ -71,6 +68,12 @@ macro_rules! text {
             " CHARACTER SET utf8mb4 COLLATE /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */"
         )
     };
+}
+
+/// A text with the types of a database in place of their names, such as `{text}`.
+pub(crate) fn in_dialect(sql: &str, backend: DbBackend) -> Result<String, DbErr> {
+    let names = dialect(backend)?.into_iter();
+    Ok(names.fold(sql.to_owned(), |sql, (name, text)| sql.replace(name, text)))
 }
 
 /// The parts of the SQL file that differ, most of them placeholders, and their text in a dialect.

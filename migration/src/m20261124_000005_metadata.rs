@@ -8,6 +8,7 @@
 use sea_orm_migration::prelude::*;
 use sea_orm_migration::sea_orm::DbBackend;
 
+use crate::m20261122_000001_tables::in_dialect;
 use crate::statement::run;
 
 #[derive(DeriveMigrationName)]
@@ -63,13 +64,8 @@ impl MigrationTrait for Migration {
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         let backend = manager.get_database_backend();
-        let (text, id) = match backend {
-            DbBackend::Postgres => (r#"TEXT COLLATE "C""#, r#"TEXT COLLATE "C""#),
-            DbBackend::MySql => (text!("LONGTEXT"), text!("VARCHAR(128)")),
-            _ => ("TEXT", "TEXT"),
-        };
         for statement in STATEMENTS {
-            run(manager, &statement.replace("{text}", text).replace("{id}", id)).await?;
+            run(manager, &in_dialect(statement, backend)?).await?;
         }
         if backend != DbBackend::MySql {
             for index in INDEXES {

@@ -4,6 +4,7 @@
 use sea_orm_migration::prelude::*;
 use sea_orm_migration::sea_orm::DbBackend;
 
+use crate::m20261122_000001_tables::in_dialect;
 use crate::statement::run;
 
 #[derive(DeriveMigrationName)]
@@ -12,14 +13,14 @@ pub(crate) struct Migration;
 /// The tables that this step makes.
 pub(crate) const TABLES: [&str; 1] = ["member_merge"];
 
-/// The statements of all databases. `{text}` and `{id}` are compared by bytes, as those of the
+/// The statements of all databases. `{text}`, `{id}` and `{step}` are compared by bytes, as those of the
 /// first step. A merged member has no events of its own any more, but its key stays taken.
 const STATEMENTS: [&str; 4] = [
     r#"ALTER TABLE "score_event" ADD COLUMN "origin" {text}"#,
     r#"CREATE TABLE "member_merge" (
         "source" {id} NOT NULL PRIMARY KEY,
         "target" {id} NOT NULL,
-        "step" {key} NOT NULL CHECK ("step" IN ('HELD', 'REFUSED', 'DECIDED', 'MERGED', 'DONE')),
+        "step" {step} NOT NULL CHECK ("step" IN ('HELD', 'REFUSED', 'DECIDED', 'MERGED', 'DONE')),
         "started_at_ms" BIGINT NOT NULL
     )"#,
     r#"CREATE INDEX "member_merge_target" ON "member_merge" ("target")"#,
@@ -34,16 +35,14 @@ impl MigrationTrait for Migration {
     }
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let (text, id, key) = match manager.get_database_backend() {
-            DbBackend::Postgres => {
-                (r#"TEXT COLLATE "C""#, r#"TEXT COLLATE "C""#, r#"TEXT COLLATE "C""#)
-            }
-            DbBackend::MySql => (text!("LONGTEXT"), text!("VARCHAR(128)"), text!("VARCHAR(16)")),
-            _ => ("TEXT", "TEXT", "TEXT"),
+        let backend = manager.get_database_backend();
+        let step = match backend {
+            DbBackend::Postgres => r#"TEXT COLLATE "C""#,
+            DbBackend::MySql => text!("VARCHAR(16)"),
+            _ => "TEXT",
         };
         for statement in STATEMENTS {
-            let statement = statement.replace("{text}", text).replace("{id}", id);
-            run(manager, &statement.replace("{key}", key)).await?;
+            run(manager, &in_dialect(&statement.replace("{step}", step), backend)?).await?;
         }
         Ok(())
     }

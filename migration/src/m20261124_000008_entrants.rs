@@ -2,8 +2,8 @@
 //! makes a limit exact, and numbers the joinings.
 
 use sea_orm_migration::prelude::*;
-use sea_orm_migration::sea_orm::DbBackend;
 
+use crate::m20261122_000001_tables::in_dialect;
 use crate::statement::run;
 
 #[derive(DeriveMigrationName)]
@@ -37,12 +37,7 @@ impl MigrationTrait for Migration {
     }
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let id = match manager.get_database_backend() {
-            DbBackend::Postgres => r#"TEXT COLLATE "C""#,
-            DbBackend::MySql => text!("VARCHAR(128)"),
-            _ => "TEXT",
-        };
-        run(manager, &ENTRANT.replace("{id}", id)).await?;
+        run(manager, &in_dialect(ENTRANT, manager.get_database_backend())?).await?;
         run(manager, r#"CREATE INDEX "entrant_member" ON "entrant" ("member", "board_no")"#)
             .await?;
         for (name, kind) in COLUMNS {

@@ -150,7 +150,7 @@ impl Board {
     /// True if the standings of a window's period contain all earlier events: false while a new
     /// window, or a new season, is being filled.
     pub fn is_filled(&self, window: Window, period: &Period) -> bool {
-        if window.of_periods() == Window::Season {
+        if window.has_seasons() {
             let season = self.rules.calendar.season_named(&period.label);
             return season.is_some_and(|season| season.is_ready);
         }

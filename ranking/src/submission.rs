@@ -164,6 +164,14 @@ pub struct StandingsChange {
     pub entries: Vec<(MemberId, Option<RankKey>)>,
 }
 
+impl StandingsChange {
+    /// The entries that it sets, in their order.
+    pub fn entries_set(&self) -> Vec<(&str, RankKey)> {
+        let entries = self.entries.iter();
+        entries.filter_map(|(member, key)| Some((member.as_str(), (*key)?))).collect()
+    }
+}
+
 /// The most periods remembered for each board and window.
 const PERIODS_MAX: usize = 10_000;
 
@@ -178,7 +186,7 @@ impl Periods {
     /// [`Window::period_at`], cached.
     pub fn at(&mut self, board: &Board, window: Window, at_ms: i64) -> Result<Period> {
         // A bisection is not slow, and another generation of the board may have other seasons.
-        if window.of_periods() == Window::Season {
+        if window.has_seasons() {
             return window.period_at(at_ms, &board.rules.calendar);
         }
         let known = self.known.entry((board.no, window)).or_default();

@@ -74,7 +74,7 @@ pub fn folded(
     let base = window.rolling().map_or(window, |rolling| rolling.base());
     let mut periods = periods(board, base, events.span_ms)?;
     let mut with_period = in_periods(scores(board, window, events), &periods);
-    if window.of_periods() == Window::Season {
+    if window.has_seasons() {
         with_period = with_period.filter(col("period").gt_eq(lit(0_i64)));
     }
     let sealed_ms = board.sealed(window).sealing_before_ms;

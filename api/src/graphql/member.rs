@@ -11,7 +11,6 @@ use async_graphql::connection::Edge;
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
 use entity::member as row;
 use entity::member::merge::target_of;
-use ranking::attribute::REGION;
 use ranking::id::MemberId;
 
 use super::board;
@@ -170,10 +169,9 @@ impl Member {
 
     /// The attributes besides the region, ordered by name; none until `upsertMembers` sets some.
     async fn attributes(&self, ctx: &Context<'_>) -> Result<Vec<MemberAttribute>> {
-        let mut attributes = self.row(ctx).await?.map(|row| row.attributes()).unwrap_or_default();
-        attributes.remove(REGION);
-        let attributes = attributes.into_iter();
-        Ok(attributes.map(|(name, value)| MemberAttribute { name, value }).collect())
+        let row = self.row(ctx).await?;
+        let attributes = row.map(|row| row.other_attributes()).unwrap_or_default();
+        Ok(attributes.into_iter().map(|(name, value)| MemberAttribute { name, value }).collect())
     }
 
     /// The address of a picture of the member; null until `upsertMembers` sets one.

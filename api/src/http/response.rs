@@ -8,7 +8,7 @@ pub(crate) mod tag;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use async_graphql::{Response, ServerError, Value};
+use async_graphql::{ErrorExtensionValues, Response, ServerError, Value};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response as HttpResponse};
@@ -233,13 +233,21 @@ pub fn server_error(error: Error) -> ServerError {
     let mut answer = ServerError::new(error.message, None);
     let extensions = answer.extensions.get_or_insert_default();
     extensions.set("code", error.code.name());
-    if let Some(argument) = error.argument {
-        extensions.set("argument", argument);
-    }
-    if let Some(target) = error.merged_into {
-        extensions.set("mergedInto", target);
-    }
+    set_details(extensions, error.argument, error.merged_into);
     answer
+}
+
+/// Says in the extensions of an error what is wrong, as far as it is known.
+fn set_details(
+    extensions: &mut ErrorExtensionValues,
+    argument: Option<String>,
+    merged_into: Option<String>,
+) {
+    for (name, value) in [("argument", argument), ("mergedInto", merged_into)] {
+        if let Some(value) = value {
+            extensions.set(name, value);
+        }
+    }
 }
 
 /// A body without `data`, not even null, as nothing was executed.
@@ -297,12 +305,7 @@ pub fn finish(errors: &mut Vec<ServerError>) {
         if extensions.get("code").is_none() {
             extensions.set("code", own_code.unwrap_or(ErrorCode::BadUserInput).name());
         }
-        if let Some(argument) = argument {
-            extensions.set("argument", argument);
-        }
-        if let Some(target) = merged_into {
-            extensions.set("mergedInto", target);
-        }
+        set_details(extensions, argument, merged_into);
         if let Some(Value::String(code)) = extensions.get("code") {
             METRICS.count_error(code);
         }

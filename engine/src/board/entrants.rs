@@ -102,13 +102,7 @@ pub async fn ask(
 
 /// Tells the partitions of members that they joined a board.
 async fn tell(deployment: &Deployment, board: &Board, entrants: &[Entrant]) -> Result<()> {
-    let partitions = deployment.store.partitions();
-    for partition in deployment.partitions_of(board) {
-        let is_there = |(member, _): &&Entrant| partitions.of_member(board, member) == partition.no;
-        let there: Vec<Entrant> = entrants.iter().filter(is_there).cloned().collect();
-        if there.is_empty() {
-            continue;
-        }
+    for (partition, there) in deployment.by_partition(board, entrants, |(member, _)| member) {
         let told = deployment.store.put_entrants(partition.no, board, &there).await;
         if let Err(ranking::Error::NotLevel(_)) = told {
             partition.recover().await?;

@@ -5,9 +5,6 @@ use std::collections::BTreeSet;
 
 use ranking::board::Board;
 use ranking::fold::replay::Replay;
-use ranking::id::MemberId;
-use ranking::score::rank_key::RankKey;
-use ranking::submission::StandingsChange;
 use ranking::window::Window;
 
 use crate::partition::Partition;
@@ -30,7 +27,7 @@ pub(crate) async fn fill(
 ) -> Result<()> {
     let mark = partition.archive_mark(board.no).await?;
     // The archive has no event of a season that is not sealed.
-    let is_of_archive = |(window, _): &(Window, u32)| window.of_periods() != Window::Season;
+    let is_of_archive = |(window, _): &(Window, u32)| !window.has_seasons();
     if mark.closing_seq > 0 && windows.iter().any(is_of_archive) {
         return Err(ranking::Error::Corrupt(format!(
             "board {} has windows to fill, but events of it are archived",
@@ -62,13 +59,9 @@ async fn stage_and_put(
 ) -> Result<Step> {
     let replay = replay(partition, board, staged).await?;
     for change in replay.changes()? {
-        let StandingsChange { id, entries, .. } = change;
+        let (id, entries) = (change.id.clone(), change.entries_set());
         let period = id.window.period_named(&id.period, &board.rules.calendar)?;
-        let entries = entries.into_iter();
-        let entries: Vec<(RankKey, MemberId)> =
-            entries.filter_map(|(member, key)| Some((key?, member))).collect();
-        let entry = |index: usize| (entries[index].1.as_str(), entries[index].0);
-        let loaded = staged.load(id, period, entries.len(), entry).await?;
+        let loaded = staged.load(id, period, entries.len(), |index| entries[index]).await?;
         staged.add(loaded)?;
     }
     drop(replay);

@@ -206,9 +206,8 @@ async fn fill_and_drop(deployment: &Deployment, row: &board::Model) -> Result<()
             partition.settle().await?;
         }
         if season::needs_fill(deployment, row).await? {
-            let of_seasons = |window: &Window| window.of_periods() == Window::Season;
-            let windows = board.rules.windows.iter().copied().filter(of_seasons);
-            filling.extend(windows.map(|window| (window, board.generation_of(window))));
+            let windows = board.rules.windows.iter().filter(|window| window.has_seasons());
+            filling.extend(windows.map(|&window| (window, board.generation_of(window))));
         }
     }
     for &partition in &partitions {

@@ -54,14 +54,25 @@ pub enum Amendment {
 /// The changes of histories in one commit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Plan<'a> {
-    /// A removal of each member that has entries.
-    Removal,
-    /// The void of an event of the only member.
-    Void(EventPlace),
-    /// Copies of a merged member's scores for the only member, as far as its history lacks them.
+    /// A removal of each of these members that has entries.
+    Removal(&'a [MemberId]),
+    /// The void of an event of this member.
+    Void(&'a MemberId, EventPlace),
+    /// Copies of a merged member's scores, as far as the target's history lacks them.
     Copies(Merge<'a>),
     /// As [`Self::Copies`], and writes nothing: checks that all of them fit.
     Check(Merge<'a>),
+}
+
+impl<'a> Plan<'a> {
+    /// The members whose histories it changes, all of one partition.
+    fn members(self) -> &'a [MemberId] {
+        match self {
+            Self::Removal(members) => members,
+            Self::Void(member, _) => std::slice::from_ref(member),
+            Self::Copies(of) | Self::Check(of) => std::slice::from_ref(of.target),
+        }
+    }
 }
 
 /// The scores of a member that is being merged, on a board.
@@ -69,7 +80,9 @@ pub(crate) enum Plan<'a> {
 pub(crate) struct Merge<'a> {
     /// The member.
     pub(crate) source: &'a MemberId,
-    /// Its scores that count, in order.
+    /// The member that it is merged into.
+    pub(crate) target: &'a MemberId,
+    /// The source's scores that count, in order.
     pub(crate) scores: &'a [(EventPlace, Event)],
 }
 
@@ -119,22 +132,21 @@ pub async fn amend(
     deadline: Instant,
 ) -> Result<Amended> {
     let partition = deployment.partition(deployment.store.partitions().of_member(board, member));
-    amend_one((partition, board, member), amendment, By::Client, deadline).await
+    let plan = match amendment {
+        Amendment::Removal => Plan::Removal(std::slice::from_ref(member)),
+        Amendment::Void(target) => Plan::Void(member, target),
+    };
+    amend_one((partition, board), plan, By::Client, deadline).await
 }
 
 /// As [`amend`].
 async fn amend_one(
-    (partition, board, member): (Partition<'_>, &Board, &MemberId),
-    amendment: Amendment,
+    (partition, board): (Partition<'_>, &Board),
+    plan: Plan<'_>,
     by: By,
     deadline: Instant,
 ) -> Result<Amended> {
-    let plan = match amendment {
-        Amendment::Removal => Plan::Removal,
-        Amendment::Void(target) => Plan::Void(target),
-    };
-    let members = std::slice::from_ref(member);
-    let done = amend_members((partition, board, members), plan, by, deadline).await?;
+    let done = amend_members((partition, board), plan, by, deadline).await?;
     if done.amended == Amended::Done
         && let Err(error) = partition.settle().await
     {
@@ -149,14 +161,13 @@ async fn amend_one(
 /// # Errors
 /// As [`amend`].
 pub(crate) async fn amend_members(
-    (partition, board, members): (Partition<'_>, &Board, &[MemberId]),
+    (partition, board): (Partition<'_>, &Board),
     plan: Plan<'_>,
     by: By,
     deadline: Instant,
 ) -> Result<AmendedMembers> {
     let mut amending = Amending {
         board,
-        members,
         plan,
         by,
         known: None,
@@ -168,7 +179,6 @@ pub(crate) async fn amend_members(
 
 struct Amending<'a> {
     board: &'a Board,
-    members: &'a [MemberId],
     plan: Plan<'a>,
     by: By,
     known: Option<KnownHistory>,
@@ -202,7 +212,7 @@ impl Follower for Amending<'_> {
 
     fn marks(&self, partition: Partition<'_>) -> Marks {
         let seen = self.known.as_ref().and_then(|known| known.seen_in(partition.dedup));
-        let members = self.members.to_vec();
+        let members = self.plan.members().to_vec();
         Marks { board: self.board.no, seals: seal_names(self.board), members, seen }
     }
 
@@ -210,7 +220,7 @@ impl Follower for Amending<'_> {
         self.known = match self.known.take() {
             None => Some(self.read(partition).await?),
             Some(known) => {
-                let keys = self.members.iter().map(MemberId::as_str);
+                let keys = self.plan.members().iter().map(MemberId::as_str);
                 let of_members = score_event::of_members(self.board, keys);
                 let history = known.history.advance(partition, of_members).await?;
                 history.map(|history| KnownHistory { history, ..known })
@@ -239,7 +249,7 @@ impl Follower for Amending<'_> {
         match self.by {
             By::Client => tail.members.iter().try_for_each(|mark| match mark {
                 // One of many that was merged meanwhile has no entry to remove.
-                MemberMark::Merged(_) if self.members.len() > 1 => Ok(()),
+                MemberMark::Merged(_) if self.plan.members().len() > 1 => Ok(()),
                 mark => mark.check(),
             })?,
             By::Upkeep => self.check_step(partition).await?,
@@ -267,8 +277,8 @@ impl Amending<'_> {
         let now_ms = partition.clock.now_ms();
         let rolls = Rolls { marks: tail.rolls.clone(), now_ms };
         let Planned { amended, events, before, looked_at } = match self.plan {
-            Plan::Removal => self.removals(known, &rolls)?,
-            Plan::Void(target) => self.void(known, target, &rolls)?,
+            Plan::Removal(members) => self.removals(known, members, &rolls)?,
+            Plan::Void(member, target) => self.void(known, member, target, &rolls)?,
             Plan::Copies(merge) => self.copies(known, merge, &rolls)?,
             Plan::Check(merge) => self.check_copies(known, merge, &rolls)?,
         };
@@ -297,7 +307,7 @@ impl Amending<'_> {
         if let Plan::Copies(_) = self.plan {
             remember(&mut writes, partition, &commit);
         }
-        if let (Some((bucket, field)), Some(value), Plan::Void(target)) =
+        if let (Some((bucket, field)), Some(value), Plan::Void(_, target)) =
             (known.seen_in(partition.dedup), &tail.seen, self.plan)
             && known.is_seen_as(value, partition.no, target)?
         {
@@ -307,10 +317,15 @@ impl Amending<'_> {
     }
 
     /// A removal of each member that has entries.
-    fn removals(&self, known: &KnownHistory, rolls: &Rolls) -> ranking::Result<Planned> {
+    fn removals(
+        &self,
+        known: &KnownHistory,
+        members: &[MemberId],
+        rolls: &Rolls,
+    ) -> ranking::Result<Planned> {
         let (mut events, mut before) = (vec![], BTreeMap::new());
         let (mut count, mut looked_at) = (0, 0);
-        for member in self.members {
+        for member in members {
             let entries = self.entries(known, member, known.history.of(member.as_str()), rolls)?;
             count += entries.len();
             if count > ENTRIES_MAX && looked_at > 0 {
@@ -326,16 +341,14 @@ impl Amending<'_> {
         Ok(Planned { amended, events, before, looked_at })
     }
 
-    /// The void of an event of the only member.
+    /// The void of an event of a member.
     fn void(
         &self,
         known: &KnownHistory,
+        member: &MemberId,
         target: EventPlace,
         rolls: &Rolls,
     ) -> ranking::Result<Planned> {
-        let [member] = self.members else {
-            return Ok(Planned::nothing(Amended::NoSuchEvent));
-        };
         let events = known.history.of(member.as_str());
         let event = events.iter().find(|(place, _)| *place == target);
         if event.is_none_or(|(_, event)| matches!(event.kind, EventKind::Void { .. })) {

@@ -331,15 +331,18 @@ pub async fn forget(deployment: &Deployment) -> Result<()> {
         .filter(archive_file::Column::State.eq(State::Writing))
         .exec(db)
         .await?;
-    let unknown = r#"NOT EXISTS (SELECT 1 FROM "archive_mark" AS m
-        WHERE m."board_no" = e."board_no" AND m."partition" = e."partition" AND m."archived_seq" >= e."through_seq")"#;
-    by_member::delete_archived(db, None, unknown).await?;
-    let unknown = r#"NOT EXISTS (SELECT 1 FROM "archive_mark" AS m
-        WHERE m."board_no" = e."board_no" AND m."partition" = e."partition" AND m."archived_seq" >= e."seq")"#;
+    let unknown = |seq: &str| {
+        format!(
+            r#"NOT EXISTS (SELECT 1 FROM "archive_mark" AS m
+        WHERE m."board_no" = e."board_no" AND m."partition" = e."partition" AND m."archived_seq" >= e."{seq}")"#
+        )
+    };
+    by_member::delete_archived(db, None, &unknown("through_seq")).await?;
+    let unknown = unknown("seq");
     let boards =
         format!(r#"SELECT DISTINCT e."board_no" FROM "archived_metadata" AS e WHERE {unknown}"#);
     for board in db.query_all_raw(statement(db.get_database_backend(), boards, [])).await? {
-        by_member::delete_archived_metadata(db, board.try_get_by_index(0)?, unknown).await?;
+        by_member::delete_archived_metadata(db, board.try_get_by_index(0)?, &unknown).await?;
     }
     use archive_mark::Column::{ArchivedSeq, ClosingSeq};
     archive_mark::Entity::update_many()

@@ -3,11 +3,9 @@
 //! A step goes on behind the key at which the one before ended. So a member that comes back behind
 //! that key stays, and steps come to an end however many members play.
 
-use std::collections::BTreeMap;
-
 use futures::future::{try_join, try_join_all};
 use ranking::board::Board;
-use ranking::id::{MemberId, PartitionNo};
+use ranking::id::MemberId;
 use tokio::time::{Instant, timeout_at};
 
 use crate::deployment::Deployment;
@@ -89,17 +87,12 @@ async fn remove(
     members: &[MemberId],
     deadline: Instant,
 ) -> Result<Vec<MemberId>> {
-    let mut by_partition: BTreeMap<PartitionNo, Vec<MemberId>> = BTreeMap::new();
-    for member in members {
-        let partition = deployment.store.partitions().of_member(board, member);
-        by_partition.entry(partition).or_default().push(member.clone());
-    }
-    let removals = by_partition.into_iter().map(async |(no, members)| {
-        let (partition, mut left) = (deployment.partition(no), &members[..]);
-        let mut removed = vec![];
+    let by_partition = deployment.by_partition(board, members, |member| member);
+    let removals = by_partition.map(async |(partition, members)| {
+        let (mut left, mut removed) = (&members[..], vec![]);
         while !left.is_empty() {
-            let of = (partition, board, left);
-            let done = amend_members(of, Plan::Removal, By::Client, deadline).await?;
+            let plan = Plan::Removal(left);
+            let done = amend_members((partition, board), plan, By::Client, deadline).await?;
             removed.extend(done.members);
             left = &left[done.looked_at..];
         }

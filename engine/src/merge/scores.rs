@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
 use ranking::id::MemberId;
+use sea_orm::{ColumnTrait, Condition, QueryFilter};
 use tokio::time::Instant;
 
 use super::{boards_of, check_friends};
@@ -107,8 +108,8 @@ impl<'a> Move<'a> {
             // Redis may have lost copies before SQL had them.
             if self.has_all(&scores).await? {
                 failpoint::hit("board-copied");
-                let of = (*partition, &self.board, std::slice::from_ref(member));
-                amend_members(of, Plan::Removal, By::Upkeep, deadline).await?;
+                let plan = Plan::Removal(std::slice::from_ref(member));
+                amend_members((*partition, &self.board), plan, By::Upkeep, deadline).await?;
                 failpoint::hit("source-removed");
                 partition.settle().await?;
             }
@@ -125,10 +126,9 @@ impl<'a> Move<'a> {
         plan: fn(Merge<'b>) -> Plan<'b>,
         deadline: Instant,
     ) -> Result<Amended> {
-        let (partition, member) = &self.target;
-        let of = (*partition, &self.board, std::slice::from_ref(member));
-        let plan = plan(Merge { source: &self.source.1, scores });
-        Ok(amend_members(of, plan, By::Upkeep, deadline).await?.amended)
+        let ((_, source), (partition, target)) = (&self.source, &self.target);
+        let plan = plan(Merge { source, target, scores });
+        Ok(amend_members((*partition, &self.board), plan, By::Upkeep, deadline).await?.amended)
     }
 
     /// The source's scores on the board that count, in order.
@@ -140,12 +140,15 @@ impl<'a> Move<'a> {
         let (db, no) = (&partition.db, self.board.no);
         let mark = partition.archive_mark(no).await?;
         let archived = archived_entry::of_members(db, &mark, [member.as_str()]).await?;
-        let mut events = vec![];
-        for row in score_event::of_members(&self.board, [member.as_str()]).all(db).await? {
-            let is_here = row.partition == i32::from(partition.no);
-            if !is_here || row.seq > mark.archived_seq {
-                events.push((row.place()?, row.to_ranking()?));
-            }
+        use score_event::Column::{Partition as In, Seq};
+        let elsewhere = In.ne(i32::from(partition.no));
+        let rows = score_event::history_of(&self.board, member.as_str())
+            .filter(Condition::any().add(elsewhere).add(Seq.gt(mark.archived_seq)))
+            .all(db)
+            .await?;
+        let mut events = Vec::with_capacity(rows.len());
+        for row in &rows {
+            events.push((row.place()?, row.to_ranking()?));
         }
         let (scores, begins_anew) = counting(events);
         if !begins_anew && archived.values().any(|row| row.state().is_some()) {

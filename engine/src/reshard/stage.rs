@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use ranking::board::Board;
 use ranking::commit::EventPlace;
 use ranking::fold::replay::Replay;
-use ranking::id::{MemberId, PartitionNo};
-use ranking::score::rank_key::RankKey;
+use ranking::id::PartitionNo;
 use ranking::standings_id::StandingsId;
 use ranking::store::stage::Stages;
 use ranking::window::Window;
@@ -119,11 +118,8 @@ impl StagedPartition {
         partition.each_event(target, through, |row| fold_row(&mut replay, target, row)).await?;
         let mut standings = BTreeMap::new();
         for change in replay.changes()? {
-            let entries = change.entries.into_iter();
-            let entries: Vec<(RankKey, MemberId)> =
-                entries.filter_map(|(member, key)| Some((key?, member))).collect();
-            let entry = |index: usize| (entries[index].1.as_str(), entries[index].0);
-            let stage = stages.load(&change.id, entries.len(), entry).await?;
+            let entries = change.entries_set();
+            let stage = stages.load(&change.id, entries.len(), |index| entries[index]).await?;
             let stage = (!entries.is_empty()).then_some(stage);
             standings.insert(change.id, (change.present_from_ms, stage));
         }

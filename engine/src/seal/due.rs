@@ -191,7 +191,7 @@ fn due_ms(window: &WindowRow, board: &Board, now_ms: i64) -> Result<Option<i64>>
         return Ok(None);
     }
     // The seasons of a board are no rule that others share, and are found at once.
-    if rule.of_periods() == Window::Season {
+    if rule.has_seasons() {
         return Ok(kept_from_ms(rule, calendar, now_ms, retain)?);
     }
     let present_ms = Window::period_at(rule, now_ms, calendar)?.present_from_ms;

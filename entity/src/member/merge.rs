@@ -127,12 +127,12 @@ pub async fn is_under_way(db: &impl ConnectionTrait) -> Result<bool, DbErr> {
     Ok(Entity::find().filter(Column::Step.ne(Step::Done)).one(db).await?.is_some())
 }
 
-/// Other merges under way that one of these members takes part in.
-pub async fn others(
+/// Another merge under way that one of these members takes part in.
+pub async fn other(
     db: &impl ConnectionTrait,
     source: &str,
     target: &str,
-) -> Result<Vec<Model>, DbErr> {
+) -> Result<Option<Model>, DbErr> {
     let pair = [source, target];
     let with_them =
         Condition::any().add(Column::Source.is_in(pair)).add(Column::Target.is_in(pair));
@@ -140,7 +140,7 @@ pub async fn others(
         .filter(Column::Step.ne(Step::Done))
         .filter(Column::Source.ne(source))
         .filter(with_them)
-        .all(db)
+        .one(db)
         .await
 }
 

@@ -226,9 +226,8 @@ impl Writes {
     }
 
     /// Sets the entries of standings that are small, and in rank order: `RESTORE`.
-    pub fn load(&mut self, key: &str, entries: &[(MemberId, RankKey)]) {
-        let entries = entries.iter();
-        let entries = entries.map(|(member, key)| (member.as_str().as_bytes(), key.to_f64()));
+    pub fn load(&mut self, key: &str, entries: &[(&str, RankKey)]) {
+        let entries = entries.iter().map(|(member, key)| (member.as_bytes(), key.to_f64()));
         let args = vec![b"0".to_vec(), payload::encode(entries), b"REPLACE".to_vec()];
         self.0.push(Write { command: "RESTORE", key: key.to_owned(), args });
     }

@@ -22,6 +22,11 @@ impl Window {
         }
     }
 
+    /// True if its periods are the seasons of the board.
+    pub fn has_seasons(self) -> bool {
+        self.of_periods() == Self::Season
+    }
+
     /// The window that has the same periods and is none of attempts.
     pub fn of_periods(self) -> Self {
         self.counted().unwrap_or(self)

@@ -46,7 +46,7 @@ pub fn kept_from_ms(
     now_ms: i64,
     retain: u32,
 ) -> Result<Option<i64>> {
-    if window.of_periods() == Window::Season {
+    if window.has_seasons() {
         return Ok(calendar.seasons_kept_from_ms(now_ms, retain));
     }
     if !window.has_periods()

@@ -1,5 +1,6 @@
 //! Joining a board, leaving it, and its entrants.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_graphql::{Context, InputObject, Object, Result, SimpleObject};
@@ -7,6 +8,7 @@ use engine::board::entrants::{self, Leaving};
 use engine::merge::check_unmerged;
 use entity::board::entrant::{self, Joined};
 use entity::member;
+use futures::FutureExt;
 use ranking::id::MemberId;
 use ranking::shown;
 use tokio::time::Instant;
@@ -16,11 +18,11 @@ use super::{Board, find};
 use crate::access::Scope;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
+use crate::graphql::event::amendment::on_present_board;
 use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::standings::member_id;
 use crate::graphql::types::scalar::int;
-use std::sync::Arc;
 
 /// The most members that a board may be limited to.
 pub const ENTRANTS_MAX: i32 = 1_000_000_000;
@@ -158,23 +160,12 @@ pub(crate) async fn leave_board(
     input: &LeaveBoardInput,
 ) -> crate::error::Result<LeaveBoardPayload> {
     let (board, member) = both(ctx, &input.board, &input.member).await?;
-    let app = app(ctx);
     let deadline = Instant::now() + LEAVE_TIMEOUT;
-    let leave = |board: Arc<CachedBoard>| {
-        let (deployment, member) = (&app.deployment, &member);
-        async move { entrants::leave(deployment, &board.board, member, deadline).await }
+    let (deployment, member) = (&app(ctx).deployment, &member);
+    let leave = |board: ranking::board::Board| {
+        async move { entrants::leave(deployment, &board, member, deadline).await }.boxed()
     };
-    let (mut left, gone) = (leave(board.clone()).await, ranking::Error::BoardGone);
-    if matches!(&left, Err(entity::Error::Ranking(error)) if *error == gone) {
-        // Another process changed the board a moment ago.
-        app.boards.changed(&input.board);
-        let now = find(app, state(ctx), &input.board).await?;
-        if let Some(now) = now.filter(|now| now.row.no == board.row.no) {
-            left = leave(now).await;
-        }
-    }
-    state(ctx).loaders.clear().await;
-    match left? {
+    match on_present_board(ctx, &board, leave).await? {
         Leaving::HasScored => Err(Error::bad_input(format!(
             "member {} has a score on this board and stays: expected a member without one",
             shown(member.as_str())

@@ -143,9 +143,9 @@ async fn amend_now(
     on_present_board(ctx, board, amend).await
 }
 
-/// Changes the history of a board. If another process changed the board a moment ago and it is
+/// Changes what a board has of members. If another process changed the board a moment ago and it is
 /// still the same board, the change means the same, and is tried once more.
-pub(super) async fn on_present_board<'a, T>(
+pub(crate) async fn on_present_board<'a, T>(
     ctx: &Context<'_>,
     board: &CachedBoard,
     change: impl Fn(ranking::board::Board) -> BoxFuture<'a, entity::error::Result<T>>,

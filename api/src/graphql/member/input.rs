@@ -1,11 +1,12 @@
 //! Mutations of members.
 
+use std::sync::Arc;
+
 use async_graphql::{InputObject, MaybeUndefined, SimpleObject};
 use engine::merge::check_unmerged;
 use entity::member;
 use ranking::attribute::{self, Attributes, REGION};
 use ranking::id::MemberId;
-use std::sync::Arc;
 
 use super::Member;
 use crate::app::App;

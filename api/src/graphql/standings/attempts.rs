@@ -1,9 +1,10 @@
 //! The attempts of a member in a period: the scores that a board has accepted and still would.
 
+use std::sync::Arc;
+
 use async_graphql::{Context, SimpleObject};
 use ranking::id::MemberId;
 use ranking::standings_id::StandingsId;
-use std::sync::Arc;
 
 use super::{Read, Standings};
 use crate::error::Result;

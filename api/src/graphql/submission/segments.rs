@@ -59,19 +59,15 @@ impl Segments {
         let segment_by = &board.segment_by;
         let at = |error: ranking::Error| Error::from(error).at("attributes");
         let given = checked_attributes(score.attributes.iter().flatten().cloned());
-        let mut given = given.map_err(at)?;
+        let given = given.map_err(at)?;
         given.keys().try_for_each(|name| check_segmented_by(segment_by, name)).map_err(at)?;
-        if !segment_by.iter().all(|name| given.contains_key(name)) {
-            let of_member = self.0.get(&score.member).ok_or_else(|| {
-                Error::new(
-                    ErrorCode::Unavailable,
-                    "the database does not answer, so this member's attributes are unknown; try again later",
-                )
-            })?;
-            for (name, value) in of_member.iter() {
-                given.entry(name.clone()).or_insert_with(|| value.clone());
-            }
+        let of_member = self.0.get(&score.member);
+        if of_member.is_none() && !segment_by.iter().all(|name| given.contains_key(name)) {
+            return Err(Error::new(
+                ErrorCode::Unavailable,
+                "the database does not answer, so this member's attributes are unknown; try again later",
+            ));
         }
-        Ok(segments_of(segment_by, &given))
+        Ok(segments_of(segment_by, |name| given.get(name).or_else(|| of_member?.get(name))))
     }
 }

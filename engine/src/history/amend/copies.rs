@@ -35,7 +35,7 @@ impl Amending<'_> {
         Err(entity::Error::Overtaken("another process went on with the merge".into()))
     }
 
-    /// The next copies that the only member's history lacks.
+    /// The next copies that the target's history lacks.
     pub(super) fn copies(
         &self,
         known: &KnownHistory,
@@ -44,31 +44,26 @@ impl Amending<'_> {
     ) -> ranking::Result<Planned> {
         let mut events = self.lacking(known, of);
         events.truncate(failpoint::batch_size(COPIES_MAX));
-        let [member] = self.members else {
-            return Ok(Planned::nothing(Amended::Nothing));
-        };
         if events.is_empty() {
             return Ok(Planned::nothing(Amended::Nothing));
         }
-        let entries = self.entries(known, member, known.history.of(member.as_str()), rolls)?;
-        let before = BTreeMap::from([(member.clone(), entries)]);
+        let history = known.history.of(of.target.as_str());
+        let entries = self.entries(known, of.target, history, rolls)?;
+        let before = BTreeMap::from([(of.target.clone(), entries)]);
         Ok(Planned { events, before, ..Planned::nothing(Amended::Done) })
     }
 
-    /// Checks that the board's ranges hold the only member's entries after each commit of copies.
+    /// Checks that the board's ranges hold the target's entries after each commit of copies.
     pub(super) fn check_copies(
         &self,
         known: &KnownHistory,
         of: Merge<'_>,
         rolls: &Rolls,
     ) -> ranking::Result<Planned> {
-        let nothing = Planned::nothing(Amended::Nothing);
-        let [member] = self.members else {
-            return Ok(nothing);
-        };
-        let (archived, events) = (known.archived_of(member), known.history.of(member.as_str()));
+        let target = of.target;
+        let (archived, events) = (known.archived_of(target), known.history.of(target.as_str()));
         let sealed = self.sealing_before_ms.iter().copied();
-        let mut replay = replayed(self.board, member, archived, events, rolls, sealed)?;
+        let mut replay = replayed(self.board, target, archived, events, rolls, sealed)?;
         // No void names this place.
         let place = EventPlace { partition: PartitionNo(u16::MAX), seq: u64::MAX, index: 0 };
         for commit in self.lacking(known, of).chunks(COPIES_MAX) {
@@ -77,16 +72,13 @@ impl Amending<'_> {
             }
             replay.changes()?;
         }
-        Ok(nothing)
+        Ok(Planned::nothing(Amended::Nothing))
     }
 
-    /// The copies that the only member's history lacks, in the order of their origins. One whose
+    /// The copies that the target's history lacks, in the order of their origins. One whose
     /// event id is taken has none.
     fn lacking(&self, known: &KnownHistory, of: Merge<'_>) -> Vec<Event> {
-        let [member] = self.members else {
-            return vec![];
-        };
-        let events = known.history.of(member.as_str());
+        let events = known.history.of(of.target.as_str());
         let mut origins: HashSet<EventPlace> = known.refused_origins.clone();
         origins.extend(events.iter().filter_map(|(_, event)| event.origin));
         let voided = voided(events);
@@ -96,7 +88,7 @@ impl Amending<'_> {
         let lacking = of.scores.iter().filter(|(place, _)| !origins.contains(place));
         let copy = |(place, event): &(EventPlace, Event)| Event {
             generation: self.board.generation,
-            member: member.clone(),
+            member: of.target.clone(),
             event_id: event.event_id.clone().filter(|id| ids.insert(id.clone())),
             origin: Some(*place),
             ..event.clone()

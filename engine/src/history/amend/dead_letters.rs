@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use tokio::time::{Duration, Instant};
 
-use super::{Amendment, By, amend_one};
+use super::{By, Plan, amend_one};
 use crate::deployment::Deployment;
 use entity::board;
 use entity::error::Result;
@@ -36,9 +36,10 @@ async fn void_dead_letter(deployment: &Deployment, letter: &dead_letter::Model) 
     let boards = board::some(&deployment.db, [event.board].into()).await?;
     if let Some(board) = boards.get(&event.board) {
         let deadline = Instant::now() + VOID_TIMEOUT;
-        let partition = deployment.store.partitions().of_member(board, &event.member);
-        let member = (deployment.partition(partition), board, &event.member);
-        amend_one(member, Amendment::Void(place), By::Upkeep, deadline).await?;
+        let no = deployment.store.partitions().of_member(board, &event.member);
+        let partition = deployment.partition(no);
+        amend_one((partition, board), Plan::Void(&event.member, place), By::Upkeep, deadline)
+            .await?;
     }
     Ok(())
 }

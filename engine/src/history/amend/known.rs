@@ -37,7 +37,7 @@ impl Amending<'_> {
         let db = &partition.db;
         let cursor = partition.settled_cursor().await?;
         let mark = partition.archive_mark(self.board.no).await?;
-        let keys = || self.members.iter().map(MemberId::as_str);
+        let keys = || self.plan.members().iter().map(MemberId::as_str);
         let archived = archived_entry::of_members(db, &mark, keys()).await?;
         use score_event::Column::{Partition as In, Seq};
         let here = Condition::all()
@@ -69,7 +69,7 @@ impl Amending<'_> {
             events.sort_by_key(|(place, event)| (layout(event), place.seq, place.index));
         }
         let mut seen = None;
-        if let Plan::Void(target) = self.plan
+        if let Plan::Void(_, target) = self.plan
             && let mut events = history.events.values().flatten()
             && let Some((_, event)) = events.find(|(place, _)| *place == target)
             && let Some(event_id) = &event.event_id
@@ -80,11 +80,10 @@ impl Amending<'_> {
             seen = row.map(|row| (row.times(), field));
         }
         let mut refused_origins = HashSet::new();
-        if let Plan::Copies(_) = self.plan {
+        if let Plan::Copies(of) = self.plan {
             let letters = dead_letter::of_board(db, partition.no, self.board.no).await?;
-            let of_members =
-                letters.iter().filter(|(_, event)| self.members.contains(&event.member));
-            refused_origins.extend(of_members.filter_map(|(_, event)| event.origin));
+            let of_target = letters.iter().filter(|(_, event)| event.member == *of.target);
+            refused_origins.extend(of_target.filter_map(|(_, event)| event.origin));
         }
         Ok(KnownHistory { history, mark, archived, refused, refused_origins, seen })
     }

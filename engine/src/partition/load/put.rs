@@ -1,8 +1,6 @@
 //! Standings put into Redis while a partition is loaded: small ones at once, others by stages.
 
 use futures::future::try_join_all;
-use ranking::id::MemberId;
-use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::store::recovery::Recovery;
 use ranking::store::stage::Stages;
@@ -56,7 +54,7 @@ impl Partition<'_> {
         let keys = self.store.keys();
         let (mut writes, mut count, mut entries) = (Writes::default(), 0, 0);
         for change in standings {
-            writes.load(&keys.standings(self.no, &change.id), &kept(&change.entries));
+            writes.load(&keys.standings(self.no, &change.id), &change.entries_set());
             writes.note_period(keys, self.no, &change.id, change.present_from_ms);
             count += 1;
             entries += change.entries.len();
@@ -110,14 +108,7 @@ impl Partition<'_> {
 /// Stages standings. Returns their id, the instant at which their period became present, and the
 /// staged key.
 async fn stage(stages: &Stages, change: StandingsChange) -> Result<(StandingsId, i64, String)> {
-    let StandingsChange { id, present_from_ms, entries } = change;
-    let entries = kept(&entries);
-    let entry = |index: usize| (entries[index].0.as_str(), entries[index].1);
-    let stage = stages.load(&id, entries.len(), entry).await?;
-    Ok((id, present_from_ms, stage))
-}
-
-/// The entries that a change sets.
-fn kept(entries: &[(MemberId, Option<RankKey>)]) -> Vec<(MemberId, RankKey)> {
-    entries.iter().filter_map(|(member, key)| Some((member.clone(), (*key)?))).collect()
+    let entries = change.entries_set();
+    let stage = stages.load(&change.id, entries.len(), |index| entries[index]).await?;
+    Ok((change.id, change.present_from_ms, stage))
 }
