@@ -69,7 +69,7 @@ impl Deployment {
         numbers.map(|no| self.partition(no)).collect()
     }
 
-    /// What some members of a board have, by their partitions.
+    /// Things of some members of a board, by the partitions of these members.
     pub(crate) fn by_partition<T: Clone>(
         &self,
         board: &Board,

@@ -13,8 +13,9 @@ pub(crate) struct Migration;
 /// The tables that this step makes.
 pub(crate) const TABLES: [&str; 1] = ["member_merge"];
 
-/// The statements of all databases. `{text}`, `{id}` and `{step}` are compared by bytes, as those of the
-/// first step. A merged member has no events of its own any more, but its key stays taken.
+/// The statements of all databases.
+/// `{text}`, `{id}` and `{step}` are compared by bytes, as those of the first step.
+/// A merged member has no events of its own any more, but its key stays taken.
 const STATEMENTS: [&str; 4] = [
     r#"ALTER TABLE "score_event" ADD COLUMN "origin" {text}"#,
     r#"CREATE TABLE "member_merge" (
