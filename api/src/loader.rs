@@ -17,6 +17,7 @@ mod lookups;
 mod members;
 mod metadata;
 mod pages;
+mod scores_counted;
 pub(crate) mod totals;
 
 use std::collections::{HashMap, HashSet};
@@ -49,6 +50,7 @@ use members::{MemberBatch, Row};
 pub(crate) use metadata::EntryMaker;
 use metadata::MetadataBatch;
 use pages::{Around, AroundBatch, AroundRead, Extent, Page, PageBatch, PageRead, Span};
+use scores_counted::{Counted, ScoresCountedBatch};
 use totals::{Total, TotalBatch};
 
 /// The most rows that one SELECT asks for, as SQLite has 32,766 parameters.
@@ -63,6 +65,7 @@ pub struct Loaders {
     around: Lazy<Around, AroundRead, AroundBatch>,
     members: Lazy<String, Row, MemberBatch>,
     metadata: Lazy<EntryMaker, Result<Option<Metadata>>, MetadataBatch>,
+    scores_counted: Lazy<EntryMaker, Counted, ScoresCountedBatch>,
     friends: Lazy<MemberId, FriendsRead, FriendsBatch>,
     rankings: Lazy<Place, RankingRead, FriendRankingBatch>,
     totals: Lazy<Total, Result<u64>, TotalBatch>,
@@ -135,6 +138,7 @@ impl Loaders {
             around: Lazy::new(AroundBatch),
             members: Lazy::new(MemberBatch),
             metadata: Lazy::new(MetadataBatch),
+            scores_counted: Lazy::new(ScoresCountedBatch),
             friends: Lazy::new(FriendsBatch),
             rankings: Lazy::new(FriendRankingBatch),
             totals: Lazy::new(TotalBatch),
@@ -274,6 +278,11 @@ impl Loaders {
         found.boxed()
     }
 
+    /// The scores that count in an entry.
+    pub(crate) fn scores_counted(&self, of: EntryMaker) -> BoxFuture<'_, Counted> {
+        async move { self.scores_counted.load(&self.lookups, of).await? }.boxed()
+    }
+
     /// A member's friends, ordered by key, and the instant until which the list is good.
     pub(crate) fn friends(&self, member: MemberId) -> BoxFuture<'_, FriendsRead> {
         async move { self.friends.load(&self.lookups, member).await? }.boxed()
@@ -313,6 +322,7 @@ impl Loaders {
         self.around.clear().await;
         self.members.clear().await;
         self.metadata.clear().await;
+        self.scores_counted.clear().await;
         self.friends.clear().await;
         self.rankings.clear().await;
         self.totals.clear().await;

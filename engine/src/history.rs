@@ -4,4 +4,5 @@
 pub mod amend;
 pub mod archive;
 pub mod checkpoint;
+pub mod period_reset;
 pub mod remove;

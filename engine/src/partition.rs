@@ -88,7 +88,7 @@ impl Deployment {
 impl Partition<'_> {
     /// The head, with the marks of a board and of some seals.
     pub(crate) async fn head(self, board: BoardNo, seals: &[SealName]) -> Result<Tail> {
-        Ok(self.store.head_and_marks(self.no, board, seals, None).await?)
+        Ok(self.store.head_and_marks(self.no, board, seals, &[]).await?)
     }
 
     /// The marks of a board's series.

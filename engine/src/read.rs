@@ -10,4 +10,7 @@ pub mod log_tails;
 mod metadata;
 mod periods;
 pub mod reader;
+mod scores_counted;
 pub mod sealed;
+
+pub use scores_counted::ScoresCounted;

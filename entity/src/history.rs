@@ -1,7 +1,9 @@
 //! The history: commits, their events, checkpoints, and each partition's cursor.
 
+pub mod by_time;
 pub mod checkpoint;
 pub mod commit;
+pub mod counted;
 pub mod dead_letter;
 pub mod event_ids;
 pub mod log_cursor;

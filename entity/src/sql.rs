@@ -8,11 +8,11 @@ pub mod retention;
 pub mod signs;
 
 use ranking::id::PartitionNo;
-use sea_orm::sea_query::{Expr, OnConflict};
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, SimpleExpr};
 use sea_orm::{
-    AccessMode, ActiveValue::Set, ColumnTrait, ConnectionTrait, DatabaseConnection,
-    DatabaseTransaction, DbErr, EntityTrait, IsolationLevel, Iterable, QueryFilter, QuerySelect,
-    Select, TransactionTrait,
+    AccessMode, ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DatabaseConnection,
+    DatabaseTransaction, DbErr, EntityTrait, IsolationLevel, Iterable, Order, QueryFilter,
+    QuerySelect, Select, TransactionTrait,
 };
 
 /// The most rows of one INSERT, and the most values: SQLite takes 32,766 parameters.
@@ -73,6 +73,24 @@ pub(crate) async fn first_rows<E: EntityTrait>(
     let more = rows.len() > limit;
     rows.truncate(limit);
     Ok((rows, more))
+}
+
+/// The condition for rows beyond some values in the order of expressions: those with smaller values
+/// if the order is descending.
+pub(crate) fn beyond(values: &[(SimpleExpr, i64)], order: &Order) -> Condition {
+    let mut beyond = Condition::any();
+    for last in 0..values.len() {
+        let mut same = Condition::all();
+        for (column, value) in &values[..last] {
+            same = same.add(column.clone().eq(*value));
+        }
+        let (column, value) = values[last].clone();
+        beyond = beyond.add(same.add(match order {
+            Order::Desc => column.lt(value),
+            _ => column.gt(value),
+        }));
+    }
+    beyond
 }
 
 /// An update that leaves a partition's cursor as it is and so takes the lock of its row.

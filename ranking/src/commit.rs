@@ -3,6 +3,7 @@
 pub mod content;
 mod wire;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -114,6 +115,17 @@ pub enum EventKind {
         /// That event.
         target: EventPlace,
     },
+}
+
+/// The events that a history voids.
+pub fn voided<'a>(
+    events: impl IntoIterator<Item = &'a (EventPlace, Event)>,
+) -> HashSet<EventPlace> {
+    let target = |(_, event): &(EventPlace, Event)| match event.kind {
+        EventKind::Void { target } => Some(target),
+        _ => None,
+    };
+    events.into_iter().filter_map(target).collect()
 }
 
 impl fmt::Display for EventPlace {

@@ -49,6 +49,11 @@ pub const REMOVE_ENTRIES: &str = "
 pub const RESET_BOARD: &str = "
     mutation($input: ResetBoardInput!) { resetBoard(input: $input) { removed endCursor hasMore } }";
 
+pub const RESET_PERIOD: &str = "
+    mutation($input: ResetPeriodInput!) { resetPeriod(input: $input) {
+        standings { window { name } period { label } size } voided endCursor hasMore
+    } }";
+
 pub const MERGE_MEMBERS: &str = "
     mutation($source: String!, $target: String!) { mergeMembers(
         input: { source: $source, target: $target }

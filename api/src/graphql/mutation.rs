@@ -19,8 +19,8 @@ use super::event::amendment::{
     void_event,
 };
 use super::event::removal::{
-    RemoveEntriesInput, RemoveEntriesPayload, ResetBoardInput, ResetBoardPayload, remove_entries,
-    reset_board,
+    RemoveEntriesInput, RemoveEntriesPayload, ResetBoardInput, ResetBoardPayload, ResetPeriodInput,
+    ResetPeriodPayload, remove_entries, reset_board, reset_period,
 };
 use super::member::friendship::{
     AddFriendInput, AddFriendPayload, RemoveFriendInput, RemoveFriendPayload, add_friend,
@@ -175,6 +175,20 @@ impl Mutation {
         let _change = state(ctx).changes.enter();
         state(ctx).require(Scope::Admin)?;
         Ok(Some(reset_board(ctx, input).await?))
+    }
+
+    /// Voids the scores that were earned in a period of a window, up to the moment of the first
+    /// call, at most 1,000 in a call. Call it again with `after: endCursor` as long as `hasMore`. A
+    /// score counts in all windows or in none, so it leaves the others too. Refused if scores of
+    /// the period are archived. Needs scope admin.
+    async fn reset_period(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The board and the period.")] input: ResetPeriodInput,
+    ) -> Result<Option<ResetPeriodPayload>> {
+        let _change = state(ctx).changes.enter();
+        state(ctx).require(Scope::Admin)?;
+        Ok(Some(reset_period(ctx, input).await?))
     }
 
     /// Voids one event, a score or a removal: all standings become as if it had never been. The

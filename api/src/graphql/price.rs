@@ -76,6 +76,9 @@ pub(crate) const BOARD_ROW: u64 = 10;
 /// Rows that SQL counts or skips for a point.
 const ROWS_SKIPPED: u64 = 20;
 
+/// Events of a member that SQL looks at for a point.
+const EVENTS_PASSED: u64 = 2;
+
 /// The most points of the rows before a position: one alone is never refused.
 const POSITION_MAX: u64 = 100_000;
 
@@ -86,7 +89,7 @@ const METADATA: u64 = 60;
 const PERIOD: u64 = 2;
 
 /// A look-up that the request has made before.
-const REPEATED: u64 = 1;
+pub(crate) const REPEATED: u64 = 1;
 
 /// A look-up that a request makes once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,6 +97,7 @@ pub(crate) enum LookUp<'a> {
     Size(&'a StandingsId),
     Entry(&'a StandingsId, &'a MemberId),
     Metadata(&'a StandingsId, &'a MemberId),
+    ScoresCounted(&'a StandingsId, &'a MemberId),
     Page(&'a StandingsId, u64, usize),
     Around(&'a StandingsId, &'a MemberId, usize, usize),
     FriendRanking(&'a StandingsId, &'a MemberId),
@@ -179,6 +183,17 @@ pub(crate) fn count(read: &Standings) -> u64 {
 /// An entry's metadata, looked up together with those of others.
 pub(crate) fn metadata() -> u64 {
     METADATA
+}
+
+/// The count of an entry's scores, made together with others, before it is known how many events it
+/// passes.
+pub(crate) fn scores_counted() -> u64 {
+    METADATA
+}
+
+/// The events that a count of scores passed, once their number is known.
+pub(crate) fn passed_events(passed: u64) -> u64 {
+    passed / EVENTS_PASSED
 }
 
 /// A page of up to `limit` entries from a position on.

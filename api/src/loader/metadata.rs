@@ -1,6 +1,7 @@
 //! The metadata of entries.
 
 use std::collections::HashMap;
+use std::collections::hash_map::IntoValues;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -49,13 +50,18 @@ type Of = Result<Option<Metadata>>;
 
 impl BatchFn<EntryMaker, Of> for MetadataBatch {
     async fn load(&mut self, all: &[EntryMaker]) -> HashMap<EntryMaker, Of> {
-        let mut groups: HashMap<&StandingsId, Vec<&EntryMaker>> = HashMap::new();
-        for made in all {
-            groups.entry(&made.standings.id).or_default().push(made);
-        }
         let lookups = &self.0;
-        lookups.read_all(groups.into_values().map(|made| find(lookups, made))).await
+        lookups.read_all(by_standings(all).map(|made| find(lookups, made))).await
     }
+}
+
+/// Groups entries by their standings.
+pub(super) fn by_standings(all: &[EntryMaker]) -> IntoValues<&StandingsId, Vec<&EntryMaker>> {
+    let mut groups: HashMap<&StandingsId, Vec<&EntryMaker>> = HashMap::new();
+    for made in all {
+        groups.entry(&made.standings.id).or_default().push(made);
+    }
+    groups.into_values()
 }
 
 async fn find(lookups: &Lookups, all: Vec<&EntryMaker>) -> Vec<(EntryMaker, Of)> {

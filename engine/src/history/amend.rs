@@ -9,6 +9,7 @@ mod dead_letters;
 mod entries;
 mod known;
 mod unarchived;
+mod voids;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -35,9 +36,10 @@ use entity::history::{log_cursor, score_event};
 pub(crate) use copies::counting;
 use copies::remember;
 pub use dead_letters::void_dead_letters;
-use entries::{Entries, changes, gather, voided};
+use entries::{Entries, changes, gather};
 pub(crate) use entries::{replayed, seal_names};
 use known::KnownHistory;
+pub(crate) use voids::Voids;
 
 /// The most entries that one commit takes away, unless a single member has more.
 const ENTRIES_MAX: usize = 20_000;
@@ -56,8 +58,8 @@ pub enum Amendment {
 pub(crate) enum Plan<'a> {
     /// A removal of each of these members that has entries.
     Removal(&'a [MemberId]),
-    /// The void of an event of this member.
-    Void(&'a MemberId, EventPlace),
+    /// Voids of events.
+    Voids(Voids<'a>),
     /// Copies of a merged member's scores, as far as the target's history lacks them.
     Copies(Merge<'a>),
     /// As [`Self::Copies`], and writes nothing: checks that all of them fit.
@@ -69,8 +71,17 @@ impl<'a> Plan<'a> {
     fn members(self) -> &'a [MemberId] {
         match self {
             Self::Removal(members) => members,
-            Self::Void(member, _) => std::slice::from_ref(member),
+            Self::Voids(of) => of.members,
             Self::Copies(of) | Self::Check(of) => std::slice::from_ref(of.target),
+        }
+    }
+
+    /// True if a client did not choose one member or one event.
+    fn is_of_many(self) -> bool {
+        match self {
+            Self::Removal(members) => members.len() > 1,
+            Self::Voids(of) => of.is_of_many,
+            Self::Copies(_) | Self::Check(_) => false,
         }
     }
 }
@@ -114,9 +125,11 @@ pub(crate) struct AmendedMembers {
     pub(crate) amended: Amended,
     /// The members whose histories have an event more.
     pub(crate) members: Vec<MemberId>,
-    /// The number of members that were looked at, in the order given; another commit is needed for
-    /// the others.
+    /// The number of members, or of events to be voided, that were looked at, in the order given;
+    /// another commit is needed for the others.
     pub(crate) looked_at: usize,
+    /// The number of events of the amendment.
+    pub(crate) events: usize,
 }
 
 /// Amends a member's history on a board, and persists it. Tries until `deadline`. Needs SQL.
@@ -134,7 +147,11 @@ pub async fn amend(
     let partition = deployment.partition(deployment.store.partitions().of_member(board, member));
     let plan = match amendment {
         Amendment::Removal => Plan::Removal(std::slice::from_ref(member)),
-        Amendment::Void(target) => Plan::Void(member, target),
+        Amendment::Void(target) => {
+            let targets = [(member.clone(), target)];
+            let plan = Plan::Voids(Voids::of_one(&targets));
+            return amend_one((partition, board), plan, By::Client, deadline).await;
+        }
     };
     amend_one((partition, board), plan, By::Client, deadline).await
 }
@@ -211,7 +228,8 @@ impl Follower for Amending<'_> {
     }
 
     fn marks(&self, partition: Partition<'_>) -> Marks {
-        let seen = self.known.as_ref().and_then(|known| known.seen_in(partition.dedup));
+        let seen = self.known.iter().flat_map(|known| &known.seen);
+        let seen = seen.map(|of| (of.bucket(partition.dedup), of.field.clone())).collect();
         let members = self.plan.members().to_vec();
         Marks { board: self.board.no, seals: seal_names(self.board), members, seen }
     }
@@ -248,8 +266,8 @@ impl Follower for Amending<'_> {
         tail.board.check(self.board)?;
         match self.by {
             By::Client => tail.members.iter().try_for_each(|mark| match mark {
-                // One of many that was merged meanwhile has no entry to remove.
-                MemberMark::Merged(_) if self.plan.members().len() > 1 => Ok(()),
+                // One of many that was merged has nothing to take back.
+                MemberMark::Merged(_) if self.plan.is_of_many() => Ok(()),
                 mark => mark.check(),
             })?,
             By::Upkeep => self.check_step(partition).await?,
@@ -278,12 +296,12 @@ impl Amending<'_> {
         let rolls = Rolls { marks: tail.rolls.clone(), now_ms };
         let Planned { amended, events, before, looked_at } = match self.plan {
             Plan::Removal(members) => self.removals(known, members, &rolls)?,
-            Plan::Void(member, target) => self.void(known, member, target, &rolls)?,
+            Plan::Voids(of) => self.voids(known, of, &tail.members, &rolls)?,
             Plan::Copies(merge) => self.copies(known, merge, &rolls)?,
             Plan::Check(merge) => self.check_copies(known, merge, &rolls)?,
         };
         let members = before.keys().cloned().collect();
-        let outcome = AmendedMembers { amended, members, looked_at };
+        let outcome = AmendedMembers { amended, members, looked_at, events: events.len() };
         let nothing = Proposal::onto(tail, outcome);
         if events.is_empty() {
             return Ok(nothing);
@@ -307,12 +325,7 @@ impl Amending<'_> {
         if let Plan::Copies(_) = self.plan {
             remember(&mut writes, partition, &commit);
         }
-        if let (Some((bucket, field)), Some(value), Plan::Void(_, target)) =
-            (known.seen_in(partition.dedup), &tail.seen, self.plan)
-            && known.is_seen_as(value, partition.no, target)?
-        {
-            writes.forget_seen(&keys.seen(partition.no, bucket), &field);
-        }
+        self.forget_seen(&mut writes, partition, tail, known, &commit)?;
         Ok(Proposal { commit: Some((commit, writes)), ..nothing })
     }
 
@@ -339,31 +352,6 @@ impl Amending<'_> {
         }
         let amended = if events.is_empty() { Amended::Nothing } else { Amended::Done };
         Ok(Planned { amended, events, before, looked_at })
-    }
-
-    /// The void of an event of a member.
-    fn void(
-        &self,
-        known: &KnownHistory,
-        member: &MemberId,
-        target: EventPlace,
-        rolls: &Rolls,
-    ) -> ranking::Result<Planned> {
-        let events = known.history.of(member.as_str());
-        let event = events.iter().find(|(place, _)| *place == target);
-        if event.is_none_or(|(_, event)| matches!(event.kind, EventKind::Void { .. })) {
-            return Ok(Planned::nothing(Amended::NoSuchEvent));
-        }
-        if voided(events).contains(&target) {
-            return Ok(Planned::nothing(Amended::Nothing));
-        }
-        if !known.refused.contains(&target) {
-            self.check_unarchived(known, member, target)?;
-        }
-        let before =
-            BTreeMap::from([(member.clone(), self.entries(known, member, events, rolls)?)]);
-        let events = vec![self.event(member, EventKind::Void { target })];
-        Ok(Planned { events, before, ..Planned::nothing(Amended::Done) })
     }
 
     fn event(&self, member: &MemberId, kind: EventKind) -> Event {

@@ -117,7 +117,11 @@ async fn page(
 }
 
 /// Waits until SQL has all scores of the board that were accepted before.
-async fn settle(deployment: &Deployment, board: &Board, deadline: Instant) -> Result<()> {
+pub(super) async fn settle(
+    deployment: &Deployment,
+    board: &Board,
+    deadline: Instant,
+) -> Result<()> {
     let partitions = deployment.partitions_of(board).into_iter();
     let settled = try_join_all(partitions.map(|partition| partition.settle()));
     let late = || ranking::Error::Unavailable("the database is behind; try again".into());

@@ -24,8 +24,8 @@ pub(crate) struct Marks {
     pub board: BoardNo,
     pub seals: Vec<SealName>,
     pub members: Vec<MemberId>,
-    /// The bucket and field of an event id.
-    pub seen: Option<(i64, String)>,
+    /// The buckets and fields of event ids.
+    pub seen: Vec<(i64, String)>,
 }
 
 /// A reader of a partition's history that needs all of it, up to exactly the head.
@@ -108,9 +108,10 @@ impl Partition<'_> {
     /// of the log does not lead from the cursor to the head.
     async fn tail_to_head(self, cursor: &log_cursor::Model, marks: &Marks) -> Result<Option<Tail>> {
         let (from, store) = (cursor.seq as u64, &self.store);
-        let seen = marks.seen.as_ref().map(|(bucket, field)| (*bucket, field.as_str()));
+        let seen: Vec<(i64, &str)> =
+            marks.seen.iter().map(|(bucket, field)| (*bucket, field.as_str())).collect();
         let asked = (marks.board, &marks.seals[..], &marks.members[..]);
-        let tail = store.tail(self.no, from, TAIL_MAX, asked, seen).await?;
+        let tail = store.tail(self.no, from, TAIL_MAX, asked, &seen).await?;
         let end = tail
             .commits
             .last()

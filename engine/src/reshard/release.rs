@@ -130,8 +130,8 @@ impl Change for Releasing<'_> {
         let (moving, store) = (self.moving, &partition.store);
         let target = &moving.target;
         let (bucket, mark) = moving.ids_mark();
-        let asked = Some((bucket, mark.as_str()));
-        let tail = store.head_and_marks(partition.no, target.no, &[], asked).await?;
+        let asked = [(bucket, mark.as_str())];
+        let tail = store.head_and_marks(partition.no, target.no, &[], &asked).await?;
         let mut proposal = Proposal::nothing(tail.head, Released::Done);
         match tail.board {
             BoardMark::Generation(generation) if generation >= target.generation => {
@@ -143,7 +143,7 @@ impl Change for Releasing<'_> {
         }
         // Read after the head: a process that takes a move over changes the row first.
         moving.check_still().await?;
-        if self.part.is_some() && tail.seen.is_none() {
+        if self.part.is_some() && tail.seen == [None] {
             proposal.outcome = Released::Forgetful;
             return Ok(proposal);
         }

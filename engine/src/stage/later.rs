@@ -343,7 +343,7 @@ impl Follower for Staged<'_> {
     }
 
     fn marks(&self, _: Partition<'_>) -> Marks {
-        Marks { board: self.board.no, seals: self.seals.clone(), members: vec![], seen: None }
+        Marks { board: self.board.no, seals: self.seals.clone(), members: vec![], seen: vec![] }
     }
 
     async fn read_sql(&mut self, _: Partition<'_>) -> Result<ControlFlow<Option<Tail>>> {

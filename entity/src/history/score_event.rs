@@ -8,7 +8,7 @@ use ranking::commit::{Commit, Event, EventKind, EventPlace};
 use ranking::id::{BoardNo, EventId, MemberId, PartitionNo};
 use ranking::metadata::Metadata;
 use sea_orm::entity::prelude::*;
-use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
+use sea_orm::sea_query::{Expr, SimpleExpr};
 use sea_orm::{Condition, Order, QueryOrder, QuerySelect};
 
 use crate::history::segments;
@@ -340,25 +340,13 @@ async fn page_of_member(
 }
 
 /// The condition for events beyond a layout, seq and index: older ones if the order is descending.
-fn beyond(board: &Board, [layout, seq, index]: [i64; 3], order: &Order) -> Condition {
+pub(crate) fn beyond(board: &Board, [layout, seq, index]: [i64; 3], order: &Order) -> Condition {
     let places = [
         (layout_order(board).unwrap_or_else(|| Expr::val(0)), layout),
         (Expr::col(Column::Seq), seq),
         (Expr::col(Column::EventIndex), index),
     ];
-    let mut beyond = Condition::any();
-    for last in 0..places.len() {
-        let mut same = Condition::all();
-        for (column, value) in &places[..last] {
-            same = same.add(column.clone().eq(*value));
-        }
-        let (column, value) = places[last].clone();
-        beyond = beyond.add(same.add(match order {
-            Order::Desc => column.lt(value),
-            _ => column.gt(value),
-        }));
-    }
-    beyond
+    crate::sql::beyond(&places, order)
 }
 
 /// The number of a member's events on a board after `archived_seq`.

@@ -212,8 +212,8 @@ pub struct Tail {
     pub seals: Vec<SealMark>,
     /// The marks of the requested members.
     pub members: Vec<MemberMark>,
-    /// The record of the requested event id.
-    pub seen: Option<String>,
+    /// The records of the requested event ids.
+    pub seen: Vec<Option<String>>,
 }
 
 /// The length of a partition's log.
@@ -267,13 +267,13 @@ impl Store {
         partition: PartitionNo,
         board: BoardNo,
         seals: &[SealName],
-        seen: Option<(i64, &str)>,
+        seen: &[(i64, &str)],
     ) -> Result<Tail> {
         self.tail(partition, u64::MAX - 1, 1, (board, seals, &[]), seen).await
     }
 
     /// The commits after `seq`, at most `count`, with the marks of a board, of some seals and of
-    /// some members, and the value of an event id (a seen hash and its field). One round trip:
+    /// some members, and the values of event ids (seen hashes and their fields). One round trip:
     /// `GET`, `XRANGE`, `HMGET`, `HGETALL`, `HGET` in a transaction.
     ///
     /// # Errors
@@ -284,7 +284,7 @@ impl Store {
         seq: u64,
         count: usize,
         (board, seals, members): (BoardNo, &[SealName], &[MemberId]),
-        seen: Option<(i64, &str)>,
+        seen: &[(i64, &str)],
     ) -> Result<Tail> {
         let keys = self.keys();
         let mut pipe = redis::pipe();
@@ -299,8 +299,8 @@ impl Store {
             marks.arg(member_field(member));
         }
         pipe.cmd("HGETALL").arg(keys.rolls(partition, board));
-        if let Some((bucket, field)) = seen {
-            pipe.cmd("HGET").arg(keys.seen(partition, bucket)).arg(field);
+        for (bucket, field) in seen {
+            pipe.cmd("HGET").arg(keys.seen(partition, *bucket)).arg(field);
         }
         let (answers, run_id): (Vec<redis::Value>, _) = self.read(&pipe).await?;
         let mut answers = answers.into_iter();
@@ -321,10 +321,7 @@ impl Store {
             seals,
             members,
             rolls: marks_of(decode(answers.next())?)?,
-            seen: match seen {
-                Some(_) => decode(answers.next())?,
-                None => None,
-            },
+            seen: seen.iter().map(|_| decode(answers.next())).collect::<Result<_>>()?,
         })
     }
 }

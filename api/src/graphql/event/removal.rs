@@ -1,6 +1,7 @@
 //! The mutations that remove many members from a board, in bounded steps.
 
 use async_graphql::{Context, ID, InputObject, SimpleObject};
+use engine::history::period_reset::void_step;
 use engine::history::remove::{self, Step};
 use entity::board::check_segment;
 use entity::standings::filter::Filter;
@@ -14,8 +15,8 @@ use crate::cache::boards::CachedBoard;
 use crate::error::{Error, Result};
 use crate::graphql::board::{self, Board};
 use crate::graphql::member::Member;
-use crate::graphql::request::app;
-use crate::graphql::standings::{Standings, member_id, member_ids};
+use crate::graphql::request::{app, state};
+use crate::graphql::standings::{Choice, Standings, StandingsOf, member_id, member_ids};
 use crate::graphql::types::global_id::GlobalId;
 use crate::graphql::types::scalar::{DateTime, Decimal, int};
 
@@ -61,6 +62,18 @@ pub struct ResetBoardInput {
     after: Option<String>,
 }
 
+/// The period to reset.
+#[derive(InputObject)]
+pub struct ResetPeriodInput {
+    /// The board's slug.
+    board: String,
+    /// The window, and the label of the period or an instant in it; the present period by default.
+    /// A window with one period after another: hourly to yearly, or seasons.
+    of: StandingsOf,
+    /// The `endCursor` of the step before; absent for the first step.
+    after: Option<String>,
+}
+
 /// The result of `removeEntries`.
 #[derive(SimpleObject)]
 pub struct RemoveEntriesPayload {
@@ -90,6 +103,19 @@ pub struct ResetBoardPayload {
     /// The cursor for the next step; null if no member was left.
     end_cursor: Option<String>,
     /// True if members are left.
+    has_more: bool,
+}
+
+/// The result of `resetPeriod`.
+#[derive(SimpleObject)]
+pub struct ResetPeriodPayload {
+    /// The standings of the period.
+    standings: Standings,
+    /// The number of scores that this step voided.
+    voided: i32,
+    /// The cursor for the next step; null if no score was left.
+    end_cursor: Option<String>,
+    /// True if scores are left.
     has_more: bool,
 }
 
@@ -158,6 +184,45 @@ pub(crate) async fn reset_board(
         removed: int(step.members.len() as u64)?,
         end_cursor: step.end,
         has_more: step.has_more,
+    })
+}
+
+/// Voids the next scores of a period.
+pub(crate) async fn reset_period(
+    ctx: &Context<'_>,
+    input: ResetPeriodInput,
+) -> Result<ResetPeriodPayload> {
+    let board = board::named(ctx, &input.board).await.map_err(|error| error.within("input"))?;
+    let choice = Choice::from(Some(input.of));
+    if choice.segment.as_ref().is_some_and(|segment| !segment.is_empty()) {
+        let message = "invalid segment: expected none, as a score counts in all of its segments";
+        return Err(Error::bad_input(message).at("input.of.segment"));
+    }
+    let standings = Standings::choose(app(ctx), &board, choice, state(ctx).now_ms)
+        .map_err(|error| error.within("input"))?;
+    let window = standings.read.id.window;
+    if !window.has_periods() || window.rolling().is_some() {
+        let message = "invalid window: expected one with a period after another, such as daily or season; resetBoard empties all windows";
+        return Err(Error::bad_input(message).at("input.of.window"));
+    }
+    let after = input.after.as_deref().map(|cursor| {
+        cursor.parse().map_err(|_| {
+            let message = "invalid cursor: expected the endCursor of the step before";
+            Error::bad_input(message).at("input.after")
+        })
+    });
+    let after = after.transpose()?;
+    let deadline = Instant::now() + AMEND_TIMEOUT;
+    let (deployment, period) = (&app(ctx).deployment, &standings.read.period);
+    let void = |board: ranking::board::Board| {
+        async move { void_step(deployment, &board, period, after, deadline).await }.boxed()
+    };
+    let step = on_present_board(ctx, &board, void).await?;
+    Ok(ResetPeriodPayload {
+        voided: int(step.voided as u64)?,
+        end_cursor: step.end.map(|end| end.to_string()),
+        has_more: step.has_more,
+        standings,
     })
 }
 

@@ -174,6 +174,24 @@ impl Entry {
         Ok(state(ctx).loaders.metadata(of).await?.map(Json))
     }
 
+    /// The number of scores that count in the entry: those of its member, period and segment,
+    /// without voided and removed ones. A score counts here once SQL has it, mostly within a
+    /// second. Null if some of the member's scores in the period are archived. LIMIT_EXCEEDED for a
+    /// member with more than 10,000 events on the board.
+    async fn scores_counted(&self, ctx: &Context<'_>) -> Result<Option<i32>> {
+        let Standings { board, read, .. } = &self.standings;
+        let look_up = LookUp::ScoresCounted(&read.id, &self.member);
+        let is_new = state(ctx).loaders.is_new(&look_up);
+        state(ctx).spend(if is_new { price::scores_counted() } else { price::REPEATED })?;
+        let key = (self.member.clone(), self.found.key);
+        let of = EntryMaker { board: board.clone(), standings: read.clone(), key };
+        let counted = state(ctx).loaders.scores_counted(of).await?;
+        if is_new {
+            state(ctx).spend(price::passed_events(counted.passed))?;
+        }
+        Ok(counted.number.map(int).transpose()?)
+    }
+
     /// The page cursor of the entry, for `after` and `before` of `top`.
     async fn cursor(&self) -> String {
         EntryCursor::new(&self.standings.read.id, Some(self.found.key), &self.member).encode().0

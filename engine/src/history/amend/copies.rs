@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use ranking::commit::{Commit, Event, EventKind, EventPlace};
+use ranking::commit::{Commit, Event, EventKind, EventPlace, voided};
 use ranking::id::{EventId, PartitionNo};
 use ranking::store::write::Writes;
 use ranking::submission::event_ids::seen_entry;
 use ranking::window::roll::Rolls;
 
 use super::known::KnownHistory;
-use super::{Amended, Amending, Merge, Plan, Planned, replayed, voided};
+use super::{Amended, Amending, Merge, Plan, Planned, replayed};
 use crate::failpoint;
 use crate::partition::Partition;
 use entity::error::Result;

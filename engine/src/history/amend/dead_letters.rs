@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use tokio::time::{Duration, Instant};
 
-use super::{By, Plan, amend_one};
+use super::{By, Plan, Voids, amend_one};
 use crate::deployment::Deployment;
 use entity::board;
 use entity::error::Result;
@@ -38,8 +38,9 @@ async fn void_dead_letter(deployment: &Deployment, letter: &dead_letter::Model) 
         let deadline = Instant::now() + VOID_TIMEOUT;
         let no = deployment.store.partitions().of_member(board, &event.member);
         let partition = deployment.partition(no);
-        amend_one((partition, board), Plan::Void(&event.member, place), By::Upkeep, deadline)
-            .await?;
+        let targets = [(event.member, place)];
+        let plan = Plan::Voids(Voids::of_one(&targets));
+        amend_one((partition, board), plan, By::Upkeep, deadline).await?;
     }
     Ok(())
 }

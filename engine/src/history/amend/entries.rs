@@ -1,10 +1,10 @@
 //! A member's entries in Redis, as its history gives them, and what changes between two histories.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashSet};
 
 use ranking::board::Board;
-use ranking::commit::{Event, EventKind, EventPlace};
+use ranking::commit::{Event, EventPlace, voided};
 use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId};
 use ranking::standings_id::StandingsId;
@@ -39,15 +39,6 @@ pub(crate) fn replayed<'a>(
         replay.apply(board, *place, event)?;
     }
     Ok(replay)
-}
-
-/// The events that a history voids.
-pub(super) fn voided(events: &[(EventPlace, Event)]) -> HashSet<EventPlace> {
-    let target = |(_, event): &(EventPlace, Event)| match event.kind {
-        EventKind::Void { target } => Some(target),
-        _ => None,
-    };
-    events.iter().filter_map(target).collect()
 }
 
 /// The seals of a board's windows that have periods.

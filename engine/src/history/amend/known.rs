@@ -8,6 +8,7 @@ use ranking::store::write::Dedup;
 use ranking::submission::event_ids::{ELSEWHERE, seen_field, seen_is_of};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 
+use super::voids::Voids;
 use super::{Amending, Plan};
 use crate::partition::Partition;
 use crate::partition::members_history::MembersHistory;
@@ -27,8 +28,18 @@ pub(super) struct KnownHistory {
     pub(super) refused: HashSet<EventPlace>,
     /// The origins of copies that SQL refused, voided or not; only for copies.
     pub(super) refused_origins: HashSet<EventPlace>,
-    /// The times of the event to be voided, and the field of its event id in the seen hashes.
-    pub(super) seen: Option<(commit::Times, String)>,
+    /// The event ids of the events to be voided.
+    pub(super) seen: Vec<SeenEvent>,
+}
+
+/// The event id of an event to be voided.
+pub(super) struct SeenEvent {
+    /// The event.
+    pub(super) target: EventPlace,
+    /// The times of its commit.
+    times: commit::Times,
+    /// The field of its event id in the seen hashes.
+    pub(super) field: String,
 }
 
 impl Amending<'_> {
@@ -68,16 +79,23 @@ impl Amending<'_> {
         for events in history.events.values_mut() {
             events.sort_by_key(|(place, event)| (layout(event), place.seq, place.index));
         }
-        let mut seen = None;
-        if let Plan::Void(_, target) = self.plan
-            && let mut events = history.events.values().flatten()
-            && let Some((_, event)) = events.find(|(place, _)| *place == target)
-            && let Some(event_id) = &event.event_id
-        {
-            let of_target = (i32::from(target.partition), target.seq as i64);
-            let row = commit::Entity::find_by_id(of_target).one(db).await?;
-            let field = seen_field(self.board.no, &event.member, event_id);
-            seen = row.map(|row| (row.times(), field));
+        let mut seen = vec![];
+        if let Plan::Voids(Voids { targets, .. }) = self.plan {
+            for (member, target) in targets {
+                let events = history.of(member.as_str());
+                let Some((_, event)) = events.iter().find(|(place, _)| place == target) else {
+                    continue;
+                };
+                let Some(event_id) = &event.event_id else { continue };
+                let of_target = (i32::from(target.partition), target.seq as i64);
+                let row = commit::Entity::find_by_id(of_target).one(db).await?;
+                let field = seen_field(self.board.no, member, event_id);
+                seen.extend(row.map(|row| SeenEvent {
+                    target: *target,
+                    times: row.times(),
+                    field,
+                }));
+            }
         }
         let mut refused_origins = HashSet::new();
         if let Plan::Copies(of) = self.plan {
@@ -97,23 +115,18 @@ impl KnownHistory {
     ) -> impl Iterator<Item = &archived_entry::Model> {
         self.archived.values().filter(|row| row.member == member.as_str())
     }
+}
 
-    /// The bucket and field of the event id of the event to be voided.
-    pub(super) fn seen_in(&self, dedup: Dedup) -> Option<(i64, String)> {
-        let (times, field) = self.seen.as_ref()?;
-        Some((dedup.bucket(times.clock_ms), field.clone()))
+impl SeenEvent {
+    /// The bucket of the event id.
+    pub(super) fn bucket(&self, dedup: Dedup) -> i64 {
+        dedup.bucket(self.times.clock_ms)
     }
 
-    /// True if the event id that a partition remembers is that of the event to be voided.
-    pub(super) fn is_seen_as(
-        &self,
-        value: &str,
-        partition: PartitionNo,
-        target: EventPlace,
-    ) -> ranking::Result<bool> {
-        let accepted_at_ms = self.seen.as_ref().map_or(0, |(times, _)| times.accepted_at_ms);
-        let is_here = target.partition == partition;
-        let seq = if is_here { target.seq } else { ELSEWHERE };
-        seen_is_of(value, seq, accepted_at_ms)
+    /// True if the event id that a partition remembers is that of the event.
+    pub(super) fn is_seen_as(&self, value: &str, partition: PartitionNo) -> ranking::Result<bool> {
+        let is_here = self.target.partition == partition;
+        let seq = if is_here { self.target.seq } else { ELSEWHERE };
+        seen_is_of(value, seq, self.times.accepted_at_ms)
     }
 }

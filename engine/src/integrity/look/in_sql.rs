@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::board::Board;
 use ranking::board::State;
-use ranking::commit::{Event, EventKind, EventPlace};
+use ranking::commit::{Event, EventPlace, voided};
 use ranking::fold::replay::Replay;
 use ranking::id::{MemberId, PartitionNo};
 use ranking::score::rank_key::RankKey;
@@ -227,17 +227,12 @@ pub(crate) fn fold(
         Location::Archived(_) => Window::All,
     };
     let windows: BTreeSet<Window> = locations.iter().map(window).collect();
-    let target = |(_, event): &(EventPlace, Event)| match event.kind {
-        EventKind::Void { target } => Some(target),
-        _ => None,
-    };
-    let voided = || events.iter().filter_map(target).collect();
     let mut replay =
-        Replay::without(voided(), rolls.now_ms).rolled(board.no, rolls.clone()).only(windows);
+        Replay::without(voided(events), rolls.now_ms).rolled(board.no, rolls.clone()).only(windows);
     for (place, event) in events {
         replay.apply(board, *place, event)?;
     }
-    let mut archived = Replay::without(voided(), rolls.now_ms).only([Window::All]);
+    let mut archived = Replay::without(voided(events), rolls.now_ms).only([Window::All]);
     let mut archived_events = 0;
     if locations.iter().any(|location| matches!(location, Location::Archived(_))) {
         let seq = archived_seq as u64;

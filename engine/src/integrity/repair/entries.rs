@@ -59,7 +59,7 @@ impl Follower for Mending<'_> {
     }
 
     fn marks(&self, _: Partition<'_>) -> Marks {
-        Marks { board: self.board.no, seals: seal_names(self.board), members: vec![], seen: None }
+        Marks { board: self.board.no, seals: seal_names(self.board), members: vec![], seen: vec![] }
     }
 
     async fn read_sql(&mut self, partition: Partition<'_>) -> Result<ControlFlow<Proposal<usize>>> {

@@ -1,0 +1,120 @@
+//! Voids of events in one commit.
+
+use std::collections::btree_map::Entry;
+
+use ranking::commit::{Commit, EventKind, EventPlace, voided};
+use ranking::id::MemberId;
+use ranking::merge::MemberMark;
+use ranking::store::log::Tail;
+use ranking::store::write::Writes;
+use ranking::window::roll::Rolls;
+
+use super::known::KnownHistory;
+use super::{Amended, Amending, ENTRIES_MAX, Planned};
+use crate::partition::Partition;
+
+/// Events to be voided, of members of one partition.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Voids<'a> {
+    /// The members, each once.
+    pub(super) members: &'a [MemberId],
+    /// The members' events.
+    pub(super) targets: &'a [(MemberId, EventPlace)],
+    /// True unless a client chose one event.
+    pub(super) is_of_many: bool,
+}
+
+impl<'a> Voids<'a> {
+    /// One event.
+    pub(crate) fn of_one(target: &'a [(MemberId, EventPlace); 1]) -> Self {
+        Self { members: std::slice::from_ref(&target[0].0), targets: target, is_of_many: false }
+    }
+
+    /// Several events; `members` has their members, each once.
+    pub(crate) fn of(members: &'a [MemberId], targets: &'a [(MemberId, EventPlace)]) -> Self {
+        Self { members, targets, is_of_many: true }
+    }
+}
+
+impl Amending<'_> {
+    /// Voids of events. Those are left out that are voided or voids themselves, that the history
+    /// does not have, and those of a member that was merged into another one. The result is that of
+    /// the last event.
+    pub(super) fn voids(
+        &self,
+        known: &KnownHistory,
+        of: Voids<'_>,
+        marks: &[MemberMark],
+        rolls: &Rolls,
+    ) -> ranking::Result<Planned> {
+        let mut planned = Planned { looked_at: 0, ..Planned::nothing(Amended::Nothing) };
+        let mut count = 0;
+        for (member, target) in of.targets {
+            let events = known.history.of(member.as_str());
+            let target = *target;
+            planned.amended = self.can_void(known, member, target, is_merged(of, marks, member))?;
+            if planned.amended == Amended::Done {
+                if let Entry::Vacant(place) = planned.before.entry(member.clone()) {
+                    let before = self.entries(known, member, events, rolls)?;
+                    count += before.len();
+                    if count > ENTRIES_MAX && planned.looked_at > 0 {
+                        break;
+                    }
+                    place.insert(before);
+                }
+                planned.events.push(self.event(member, EventKind::Void { target }));
+            }
+            planned.looked_at += 1;
+        }
+        Ok(planned)
+    }
+
+    /// `Done` if an event can be voided.
+    fn can_void(
+        &self,
+        known: &KnownHistory,
+        member: &MemberId,
+        target: EventPlace,
+        is_merged: bool,
+    ) -> ranking::Result<Amended> {
+        let events = known.history.of(member.as_str());
+        let event = events.iter().find(|(place, _)| *place == target);
+        if event.is_none_or(|(_, event)| matches!(event.kind, EventKind::Void { .. })) {
+            return Ok(Amended::NoSuchEvent);
+        }
+        if is_merged || voided(events).contains(&target) {
+            return Ok(Amended::Nothing);
+        }
+        if !known.refused.contains(&target) {
+            self.check_unarchived(known, member, target)?;
+        }
+        Ok(Amended::Done)
+    }
+
+    /// Forgets the event ids of the events that a commit voids, so that they may be sent again.
+    pub(super) fn forget_seen(
+        &self,
+        writes: &mut Writes,
+        partition: Partition<'_>,
+        tail: &Tail,
+        known: &KnownHistory,
+        commit: &Commit,
+    ) -> ranking::Result<()> {
+        for (seen, value) in known.seen.iter().zip(&tail.seen) {
+            let kind = EventKind::Void { target: seen.target };
+            let is_voided = commit.events.iter().any(|event| event.kind == kind);
+            let Some(value) = value.as_ref().filter(|_| is_voided) else { continue };
+            if seen.is_seen_as(value, partition.no)? {
+                let key = partition.store.keys().seen(partition.no, seen.bucket(partition.dedup));
+                writes.forget_seen(&key, &seen.field);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True if a member was merged into another one, by the marks of the members in their order.
+fn is_merged(of: Voids<'_>, marks: &[MemberMark], member: &MemberId) -> bool {
+    let mark = of.members.iter().zip(marks).find(|(one, _)| *one == member);
+    matches!(mark, Some((_, MemberMark::Merged(_))))
+}
