@@ -4,6 +4,7 @@ mod backup;
 mod backup_faults;
 mod clear_text;
 mod encryption;
+mod few_rights;
 mod files;
 mod mariadb;
 mod old_rows;
