@@ -5,6 +5,7 @@ pub mod display;
 pub mod entrant;
 mod query;
 pub mod reshard;
+pub mod seen;
 mod window_rows;
 
 use std::collections::BTreeMap;

@@ -18,8 +18,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::worker::{Working, stop_in_time};
 use super::{ServeArguments, connect};
+use crate::access::creation::{self, NewToken};
 use crate::access::jwt::Players;
-use crate::access::{self, NewToken, Scope};
 use crate::app::{App, SharedApp};
 use crate::background::daily_diff::Daily;
 use crate::background::watch::Watch;
@@ -208,7 +208,7 @@ impl Addresses {
         let how = if access_token::count(db).await? > 0 {
             "for an access token: laurel token create --scope admin".to_owned()
         } else {
-            let (_, token) = access::create(db, NewToken::of_scope(Scope::Admin), now_ms).await?;
+            let (_, token) = creation::create(db, NewToken::admin(), now_ms).await?;
             if std::io::stdout().is_terminal() {
                 format!("admin token, shown this once: {token}")
             } else {

@@ -73,7 +73,7 @@ impl Login {
             return false;
         }
         match login::principal(service, address, self.token.as_deref()).await {
-            Ok(now) => now.is_some_and(|now| now.scope == before.scope),
+            Ok(now) => now.is_some_and(|now| now == *before),
             Err(error) => !error.code.is_of_token(),
         }
     }

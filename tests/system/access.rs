@@ -1,0 +1,4 @@
+//! Access: who may do what.
+
+mod boards;
+mod matrix;
