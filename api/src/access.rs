@@ -3,6 +3,7 @@
 
 pub mod creation;
 pub mod jwt;
+mod revocation;
 pub mod scope;
 mod uses;
 
@@ -16,17 +17,19 @@ use moka::future::Cache;
 use ranking::commit::content::to_hex;
 use sea_orm::DatabaseConnection;
 use sha2::{Digest, Sha256};
+use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::jwt::{Players, is_jwt};
+use self::revocation::Revocations;
 use self::scope::{Scope, Scopes};
 use self::uses::Uses;
 use crate::error::{Error, ErrorCode, Result};
 use crate::health::Health;
 
 /// How long a checked token stays valid without another SELECT. A token that another process
-/// revoked works that much longer, and while SQL is away until it answers again, within the limit
-/// of a setting.
+/// revoked works that much longer; while SQL is away, until Redis tells of it.
 const CHECK_AGE_MAX: Duration = Duration::from_millis(900);
 
 /// The most checked tokens kept in memory.
@@ -59,6 +62,8 @@ pub struct Access {
     health: Arc<Health>,
     players: Option<Arc<Players>>,
     uses: Uses,
+    revocations: Arc<Revocations>,
+    _learning: Arc<AbortOnDropHandle<()>>,
 }
 
 /// A token that was good when SQL was asked.
@@ -121,8 +126,12 @@ impl Access {
     ) -> Self {
         let checked = Cache::builder().max_capacity(TOKENS_MAX).time_to_live(remembered);
         let logged_in = Cache::builder().max_capacity(TOKENS_MAX).time_to_live(CHECK_AGE_MAX);
+        let checked = checked.build();
+        let revocations = Revocations::new(&checked);
         Self {
-            checked: checked.build(),
+            _learning: Arc::new(revocations.learn(deployment, health)),
+            revocations,
+            checked,
             logged_in: logged_in.build(),
             health: health.clone(),
             players: players.map(Arc::new),
@@ -198,13 +207,28 @@ impl Access {
             }
         };
         self.uses.note(&principal, checked.last_used_at_ms, now_ms);
-        self.checked.insert(hash, Arc::new(checked)).await;
+        self.checked.insert(hash.clone(), Arc::new(checked)).await;
+        if self.is_revoked(&principal) {
+            // It was revoked while SQL was asked.
+            self.checked.invalidate(&hash).await;
+            return Err(refused());
+        }
         Ok(principal)
     }
 
-    /// Forgets a token by its hash, as it was revoked.
-    pub async fn forget(&self, hash: &str) {
-        self.checked.invalidate(hash).await;
+    /// Forgets the token of an id, as it was revoked.
+    pub async fn revoke(&self, id: &str) {
+        self.revocations.add(vec![id.to_owned()]).await;
+    }
+
+    /// True if the token was revoked lately.
+    pub fn is_revoked(&self, principal: &Principal) -> bool {
+        !principal.is_player && self.revocations.has(&principal.id)
+    }
+
+    /// Is told when tokens are revoked.
+    pub fn follow(&self) -> watch::Receiver<u64> {
+        self.revocations.follow()
     }
 }
 

@@ -35,6 +35,9 @@ pub struct Model {
 
 no_relations!();
 
+/// The rows of [`revoked_since`].
+const REVOKED_ROWS_MAX: u64 = 10_000;
+
 /// The column `boards` of a token that was made before there were lists.
 const EVERY_BOARD: &str = "all";
 
@@ -105,6 +108,19 @@ pub async fn revoke(db: &impl ConnectionTrait, id: &str, now_ms: i64) -> Result<
         .exec(db)
         .await?;
     Ok(())
+}
+
+/// The ids of tokens that were revoked since an instant, at most 10,000.
+pub async fn revoked_since(db: &impl ConnectionTrait, since_ms: i64) -> Result<Vec<String>, DbErr> {
+    Entity::find()
+        .select_only()
+        .column(Column::Id)
+        .filter(Column::RevokedAtMs.gte(since_ms))
+        .order_by_desc(Column::RevokedAtMs)
+        .limit(REVOKED_ROWS_MAX)
+        .into_tuple()
+        .all(db)
+        .await
 }
 
 /// Notes the use of a token, unless one was noted since an instant.

@@ -8,6 +8,7 @@ use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 use entity::access_token as row;
 use entity::board::seen::Seen;
 use ranking::id::MemberId;
+use tokio::time::timeout;
 
 use super::guard::Needs;
 use super::member::Member;
@@ -20,6 +21,9 @@ use crate::access::creation::{self, LIFETIME_HOURS_MAX, NewToken};
 use crate::access::scope::{Scope, Scopes};
 use crate::app::App;
 use crate::error::{Error, ErrorCode, Result};
+
+/// How long Redis may take to note that a token was revoked.
+const NOTE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An access token. Its secret cannot be read.
 pub struct AccessToken(row::Model);
@@ -145,7 +149,8 @@ pub(crate) async fn create(
     Ok(CreateAccessTokenPayload { access_token: AccessToken(row), token })
 }
 
-/// Revokes a token: at once in this process, within a second in others.
+/// Revokes a token: at once in this process, within a second in others. They learn of it by SQL or by
+/// Redis, whichever they reach.
 pub(crate) async fn revoke(
     app: &App,
     input: &RevokeAccessTokenInput,
@@ -158,9 +163,17 @@ pub(crate) async fn revoke(
         return Err(unknown());
     };
     let (db, now_ms) = (&app.deployment.db, app.deployment.clock.now_ms());
-    row::revoke(db, &id, now_ms).await?;
+    app.access.revoke(&id).await;
+    let note = timeout(NOTE_TIMEOUT, app.deployment.store.note_revoked(&id));
+    let (revoked, noted) = tokio::join!(row::revoke(db, &id, now_ms), note);
+    if let Err(error) = noted
+        .map_err(|_| "no answer".into())
+        .and_then(|noted| noted.map_err(|error| error.to_string()))
+    {
+        tracing::warn!(error, "Redis does not tell other processes of a revoked token; SQL does");
+    }
+    revoked?;
     let row = row::find(db, &id).await?.ok_or_else(unknown)?;
-    app.access.forget(&row.hash).await;
     Ok(RevokeAccessTokenPayload { access_token: AccessToken(row) })
 }
 
