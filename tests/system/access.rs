@@ -2,4 +2,5 @@
 
 mod boards;
 mod matrix;
+mod members;
 mod revocation;

@@ -27,7 +27,7 @@ const REVOCATIONS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long a revoked token is remembered: longer than SQL is asked for it, and than a check of it
 /// that began before.
-const REVOKED_AGE_MAX: Duration = Duration::from_mins(20);
+const REVOKED_AGE_MAX: Duration = Duration::from_secs(1200);
 
 /// The revoked tokens in memory.
 const REVOKED_MAX: u64 = 100_000;

@@ -125,8 +125,9 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
     let watch = Watch::start(&deployment);
     let working =
         daily.map(|daily| Working::start(&deployment, &health, &signals, daily, retention));
-    let (public_reads, of_app) = (settings.public_reads, (deployment.clone(), health.clone()));
-    let app = App::new(of_app, committers, public_reads, players, &pools, &submissions, &caches);
+    let of_app = (deployment.clone(), health.clone());
+    let open = (settings.public_reads, settings.members);
+    let app = App::new(of_app, committers, open, players, &pools, &submissions, &caches);
     let app = Arc::new(app);
     let addresses = Addresses::of(&listeners, connections.tls_cert.is_some())?;
     let schema = graphql::schema(app.clone());

@@ -141,8 +141,10 @@ impl Query {
     }
 
     /// The members whose key starts with a prefix, ordered by key; then those whose name does,
-    /// ignoring case, ordered by name.
-    #[graphql(guard = "Needs::Nothing")]
+    /// ignoring case, ordered by name. For clients with a token, unless `LAUREL_MEMBERS` says
+    /// otherwise. Members who are on private boards alone are found by clients that see one of
+    /// these.
+    #[graphql(guard = "Needs::Search")]
     async fn search_members(
         &self,
         ctx: &Context<'_>,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::Context;
 use entity::board::seen::Seen;
+use entity::member::hidden::Viewer;
 
 use super::change::Changes;
 use crate::access::Principal;
@@ -39,6 +40,18 @@ impl RequestState {
     /// The boards that the client sees.
     pub fn seen(&self) -> &Seen {
         self.principal.as_ref().map_or(&Seen::Public, |principal| &principal.seen)
+    }
+
+    /// The client, if some members may be hidden from it.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if SQL must be asked and does not answer.
+    pub async fn viewer(&self, app: &App) -> Result<Option<Viewer>> {
+        if *self.seen() == Seen::All || !app.private_boards.exist(&app.deployment.lookups).await? {
+            return Ok(None);
+        }
+        let member = self.principal.as_ref().and_then(|principal| principal.member.clone());
+        Ok(Some(Viewer { seen: self.seen().clone(), member }))
     }
 
     /// Spends points on work that is about to be done, beyond what the text of the query costs.

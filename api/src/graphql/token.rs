@@ -149,8 +149,8 @@ pub(crate) async fn create(
     Ok(CreateAccessTokenPayload { access_token: AccessToken(row), token })
 }
 
-/// Revokes a token: at once in this process, within a second in others. They learn of it by SQL or by
-/// Redis, whichever they reach.
+/// Revokes a token: at once in this process, within a second in others. They learn of it by SQL or
+/// by Redis, whichever they reach.
 pub(crate) async fn revoke(
     app: &App,
     input: &RevokeAccessTokenInput,

@@ -60,7 +60,8 @@ impl Default for Feeds {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Question {
     text: AnswerKey,
-    /// The rights of the client, without the token that they came by.
+    /// The rights of the client, without the token that they came by, nor the member unless the
+    /// answers depend on it.
     rights: Option<Arc<Principal>>,
 }
 
@@ -96,7 +97,10 @@ impl Feeds {
             Ok(memory) => memory,
             Err(error) => return one(Update::refusal(vec![server_error(error)])),
         };
-        let rights = principal.map(|principal| Arc::new(principal.rights()));
+        let rights = principal.map(|principal| {
+            let member = principal.member.clone().filter(|_| operation.is_personal());
+            Arc::new(Principal { member, ..principal.rights() })
+        });
         let question = Question { text: operation.question(), rights };
         let mut feeds = self.lock();
         let known = feeds.get(&question).and_then(Weak::upgrade);

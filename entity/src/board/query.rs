@@ -164,6 +164,13 @@ pub async fn changed_after(
     later.order_by_asc(Column::Change).limit(limit).all(db).await
 }
 
+/// True if there is a private board.
+pub async fn has_private(db: &impl ConnectionTrait) -> Result<bool, DbErr> {
+    let private = living().filter(Column::Visibility.eq(Visibility::Private)).limit(1);
+    let found: Option<i64> = private.select_only().column(Column::No).into_tuple().one(db).await?;
+    Ok(found.is_some())
+}
+
 /// The board of a slug, unless it was deleted.
 pub async fn of_slug(db: &impl ConnectionTrait, slug: &str) -> Result<Option<Model>, DbErr> {
     living().filter(Column::Slug.eq(slug)).one(db).await

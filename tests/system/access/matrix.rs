@@ -28,6 +28,17 @@ const BOARDS: [&str; 3] = ["open", "shut", "none"];
 /// Fields that make or unmake the board that they name, so that it must not exist.
 const OF_NEW_BOARDS: [&str; 2] = ["Mutation.createBoard", "Mutation.deleteBoard"];
 
+/// Fields of objects that are not for everyone, each with a query of it about a public board.
+const OF_OBJECTS: [(&str, &str); 4] = [
+    ("Member.events", "{ member(key: \"ann\") { events(board: \"open\") { totalCount } } }"),
+    ("Member.friends", "{ member(key: \"ann\") { friends { totalCount } } }"),
+    ("Node.FriendEntry", "{ node(id: \"friendEntry:open.1:all:all::ann:ann\") { id } }"),
+    (
+        "Standings.friends",
+        "{ board(slug: \"open\") { standings { friends(member: \"ann\") { totalCount } } } }",
+    ),
+];
+
 /// A kind of client.
 #[derive(Debug)]
 struct Client {
@@ -98,7 +109,7 @@ async fn clients(deployment: &Arc<Deployment>) -> Vec<Client> {
                 arguments.extend(member.iter().flat_map(|member| ["--member", *member]));
                 arguments.extend(is_listed.then_some(["--boards", "shut"]).into_iter().flatten());
                 let token = deployment.new_token(&arguments).await;
-                let name = format!("{}", arguments.join(" "));
+                let name = arguments.join(" ");
                 let sees = if scope == "admin" { vec!["open", "shut"] } else { sees };
                 let scopes = included(scope);
                 clients.push(Client { name, token: Some(token), scopes, member, sees });
@@ -238,7 +249,7 @@ async fn every_field_is_for_those_whom_the_table_names() {
                     let is_hidden = of_board && !client.sees.contains(board);
                     let is_absent = is_hidden && answer.to_string().contains("NOT_FOUND");
                     let is_refused = refusal(&answer) == expected;
-                    if !is_refused && !(is_absent && client.token.is_some()) {
+                    if !(is_refused || is_absent && client.token.is_some()) {
                         findings.push(format!("{name} on {board} by {}: {answer}", client.name));
                     }
                     if of_board {
@@ -254,6 +265,20 @@ async fn every_field_is_for_those_whom_the_table_names() {
                         findings.push(format!("{name}: {} and {board}: {answer}", client.name));
                     }
                 }
+            }
+        }
+    }
+    for (name, text) in OF_OBJECTS {
+        let who = table.remove(name).unwrap();
+        for client in clients.iter().filter(|client| client.sees.contains(&"open")) {
+            let answer = answer(&api, client, text).await;
+            let expected = match (client.may(who), &client.token) {
+                (true, _) => None,
+                (false, None) => Some("UNAUTHENTICATED"),
+                (false, Some(_)) => Some("FORBIDDEN"),
+            };
+            if refusal(&answer) != expected {
+                findings.push(format!("{name} by {}: {answer}", client.name));
             }
         }
     }

@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::close::Close;
+use super::entering::Entering;
 use super::executor::{Executor, Login};
 use super::message::{Received, Sent, error};
 use crate::error::{Error, ErrorCode};
@@ -365,26 +366,6 @@ impl Talk {
         }
         self.check_at = self.next_check();
         Ok(())
-    }
-}
-
-/// A log-in by `connection_init`, or by the token of the upgrade.
-struct Entering {
-    service: Service,
-    address: IpAddr,
-    token: Option<String>,
-    login: Arc<Mutex<Option<Result<Login, ErrorCode>>>>,
-}
-
-impl Entering {
-    async fn enter(self, payload: serde_json::Value) -> async_graphql::Result<async_graphql::Data> {
-        let Self { service, address, token, login } = self;
-        let entered = Login::enter(&service, address, &payload, token).await;
-        let outcome = entered.clone().map_err(|error| error.code);
-        *login.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-        let mut data = async_graphql::Data::default();
-        data.insert(entered?);
-        Ok(data)
     }
 }
 
