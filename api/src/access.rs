@@ -1,52 +1,49 @@
-//! Access tokens: the principal behind a request, and its scope. SQL keeps only the SHA-256 of a
-//! token. Tokens of players may come from another program, which signs them.
+//! Access tokens: the principal behind a request, its scopes and its boards. SQL keeps only the
+//! SHA-256 of a token. Tokens of players may come from another program, which signs them.
 
+pub mod creation;
 pub mod jwt;
+mod revocation;
+pub mod scope;
+mod uses;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_graphql::Enum;
+use engine::deployment::Deployment;
 use entity::access_token;
+use entity::board::seen::Seen;
 use moka::future::Cache;
 use ranking::commit::content::to_hex;
 use sea_orm::DatabaseConnection;
 use sha2::{Digest, Sha256};
+use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::jwt::{Players, is_jwt};
+use self::revocation::Revocations;
+use self::scope::{Scope, Scopes};
+use self::uses::Uses;
 use crate::error::{Error, ErrorCode, Result};
 use crate::health::Health;
 
 /// How long a checked token stays valid without another SELECT. A token that another process
-/// revoked works that much longer, and while SQL is away until it answers again, within the limit
-/// of a setting.
+/// revoked works that much longer; while SQL is away, until Redis tells of it.
 const CHECK_AGE_MAX: Duration = Duration::from_millis(900);
-
-/// The longest lifetime of a token, in hours: ten years.
-pub const LIFETIME_HOURS_MAX: i64 = 3650 * 24;
 
 /// The most checked tokens kept in memory.
 const TOKENS_MAX: u64 = 10_000;
 
-/// The scope of an access token. Each scope includes those before it.
-#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
-pub enum Scope {
-    /// Reads everything; private boards too, unless a player logged in with it.
-    Read,
-    /// Submits scores and changes friendships.
-    Submit,
-    /// Everything.
-    Admin,
-}
-
-/// The identity behind a request.
-#[derive(Debug, Clone)]
+/// The identity behind a request, with all that its answers depend on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Principal {
     /// The id of the token.
     pub id: Arc<str>,
-    /// The scope of the token.
-    pub scope: Scope,
+    /// The scopes of the token.
+    pub scopes: Scopes,
+    /// The boards that it sees.
+    pub seen: Seen,
     /// The member that the token is bound to; `None` for a service's token.
     pub member: Option<String>,
     /// True for a player who logged in by a token of another program.
@@ -64,6 +61,9 @@ pub struct Access {
     logged_in: Cache<String, Arc<Principal>>,
     health: Arc<Health>,
     players: Option<Arc<Players>>,
+    uses: Uses,
+    revocations: Arc<Revocations>,
+    _learning: Arc<AbortOnDropHandle<()>>,
 }
 
 /// A token that was good when SQL was asked.
@@ -71,46 +71,39 @@ pub struct Access {
 struct Checked {
     principal: Arc<Principal>,
     at: Instant,
-}
-
-impl Scope {
-    /// The name, on the command line and in SQL.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Submit => "submit",
-            Self::Admin => "admin",
-        }
-    }
-
-    /// This scope and those it includes.
-    pub fn included(self) -> Vec<Self> {
-        let scopes = [Self::Read, Self::Submit, Self::Admin];
-        scopes.into_iter().filter(|scope| *scope <= self).collect()
-    }
-}
-
-impl From<access_token::Scope> for Scope {
-    fn from(scope: access_token::Scope) -> Self {
-        match scope {
-            access_token::Scope::Read => Self::Read,
-            access_token::Scope::Submit => Self::Submit,
-            access_token::Scope::Admin => Self::Admin,
-        }
-    }
-}
-
-impl From<Scope> for access_token::Scope {
-    fn from(scope: Scope) -> Self {
-        match scope {
-            Scope::Read => Self::Read,
-            Scope::Submit => Self::Submit,
-            Scope::Admin => Self::Admin,
-        }
-    }
+    last_used_at_ms: Option<i64>,
 }
 
 impl Principal {
+    /// The principal of a token that SQL has.
+    fn of_row(row: access_token::Model) -> Self {
+        let scopes = Scopes::parse(&row.scopes);
+        let is_admin = scopes.include(Scope::Admin);
+        Self {
+            seen: if is_admin { Seen::All } else { row.seen() },
+            id: row.id.into(),
+            scopes,
+            member: row.member,
+            is_player: false,
+            expires_at_ms: row.expires_at_ms,
+        }
+    }
+
+    /// True if it has a scope.
+    pub fn may(&self, scope: Scope) -> bool {
+        self.scopes.include(scope)
+    }
+
+    /// The part that many clients may share: neither the token nor the member.
+    pub fn rights(&self) -> Self {
+        Self { id: "".into(), member: None, expires_at_ms: None, ..self.clone() }
+    }
+
+    /// True if some scope lets it write.
+    pub fn may_write(&self) -> bool {
+        self.scopes != Scopes::of([Scope::Read])
+    }
+
     /// True until the token expires.
     fn is_good_at(&self, now_ms: i64) -> bool {
         self.expires_at_ms.is_none_or(|end_ms| now_ms < end_ms)
@@ -125,14 +118,24 @@ pub fn is_known(principal: Option<&Principal>) -> bool {
 impl Access {
     /// Starts with no results. While SQL is away, a token that was checked goes on for
     /// `remembered`. Players log in if there are keys for it.
-    pub fn new(health: &Arc<Health>, remembered: Duration, players: Option<Players>) -> Self {
+    pub fn new(
+        deployment: &Deployment,
+        health: &Arc<Health>,
+        remembered: Duration,
+        players: Option<Players>,
+    ) -> Self {
         let checked = Cache::builder().max_capacity(TOKENS_MAX).time_to_live(remembered);
         let logged_in = Cache::builder().max_capacity(TOKENS_MAX).time_to_live(CHECK_AGE_MAX);
+        let checked = checked.build();
+        let revocations = Revocations::new(&checked);
         Self {
-            checked: checked.build(),
+            _learning: Arc::new(revocations.learn(deployment, health)),
+            revocations,
+            checked,
             logged_in: logged_in.build(),
             health: health.clone(),
             players: players.map(Arc::new),
+            uses: Uses::new(&deployment.db),
         }
     }
 
@@ -187,13 +190,8 @@ impl Access {
         let good = row.filter(|row| row.hash == hash && row.revoked_at_ms.is_none());
         let checked = good.map(|row| Checked {
             at,
-            principal: Arc::new(Principal {
-                id: row.id.into(),
-                scope: row.scope.into(),
-                member: row.member,
-                is_player: false,
-                expires_at_ms: row.expires_at_ms,
-            }),
+            last_used_at_ms: row.last_used_at_ms,
+            principal: Arc::new(Principal::of_row(row)),
         });
         let expired = || Error::new(ErrorCode::ExpiredToken, "this access token has expired");
         let checked = checked.ok_or_else(refused).and_then(|checked| {
@@ -208,13 +206,29 @@ impl Access {
                 return Err(error);
             }
         };
-        self.checked.insert(hash, Arc::new(checked)).await;
+        self.uses.note(&principal, checked.last_used_at_ms, now_ms);
+        self.checked.insert(hash.clone(), Arc::new(checked)).await;
+        if self.is_revoked(&principal) {
+            // It was revoked while SQL was asked.
+            self.checked.invalidate(&hash).await;
+            return Err(refused());
+        }
         Ok(principal)
     }
 
-    /// Forgets a token by its hash, as it was revoked.
-    pub async fn forget(&self, hash: &str) {
-        self.checked.invalidate(hash).await;
+    /// Forgets the token of an id, as it was revoked.
+    pub async fn revoke(&self, id: &str) {
+        self.revocations.add(vec![id.to_owned()]).await;
+    }
+
+    /// True if the token was revoked lately.
+    pub fn is_revoked(&self, principal: &Principal) -> bool {
+        !principal.is_player && self.revocations.has(&principal.id)
+    }
+
+    /// Is told when tokens are revoked.
+    pub fn follow(&self) -> watch::Receiver<u64> {
+        self.revocations.follow()
     }
 }
 
@@ -223,56 +237,6 @@ impl Checked {
     fn principal_at(&self, now_ms: i64) -> Option<Arc<Principal>> {
         self.principal.is_good_at(now_ms).then(|| self.principal.clone())
     }
-}
-
-/// A token to be made.
-#[derive(Debug)]
-pub struct NewToken {
-    /// The scope.
-    pub scope: Scope,
-    /// A name that tells what it is for.
-    pub name: Option<String>,
-    /// The only member that it speaks for.
-    pub member: Option<String>,
-    /// The time for which it works; `None` for good.
-    pub lifetime: Option<Duration>,
-}
-
-impl NewToken {
-    /// A token of a service that works for good.
-    pub fn of_scope(scope: Scope) -> Self {
-        Self { scope, name: None, member: None, lifetime: None }
-    }
-}
-
-/// Creates a token. Returns its row and its text, which cannot be shown again.
-///
-/// # Errors
-/// `BAD_USER_INPUT` for an administrator that is bound to a member.
-pub async fn create(
-    db: &DatabaseConnection,
-    new: NewToken,
-    now_ms: i64,
-) -> Result<(access_token::Model, String)> {
-    let NewToken { scope, name, member, lifetime } = new;
-    if scope == Scope::Admin && member.is_some() {
-        let message = "invalid member: a token of scope admin is bound to no member: expected none, or scope read or submit";
-        return Err(Error::bad_input(message).at("input.member"));
-    }
-    let id = entity::random_id()[..12].to_owned();
-    let token = format!("laurel_{id}_{}{}", entity::random_id(), entity::random_id());
-    let row = access_token::Model {
-        id,
-        hash: hash_of(&token),
-        scope: scope.into(),
-        member,
-        created_at_ms: now_ms,
-        expires_at_ms: lifetime.map(|lifetime| now_ms + lifetime.as_millis() as i64),
-        revoked_at_ms: None,
-        name,
-    };
-    access_token::insert(db, row.clone()).await?;
-    Ok((row, token))
 }
 
 fn hash_of(token: &str) -> String {

@@ -14,11 +14,12 @@ use crate::cache::boards::Boards;
 use crate::cache::cursors::Cursors;
 use crate::cache::friends::Friends;
 use crate::cache::pages::PageCache;
+use crate::cache::private_boards::PrivateBoards;
 use crate::cache::recent_members::RecentMembers;
 use crate::health::Health;
 use crate::live::Live;
 use crate::submit::committer::Committers;
-use engine::settings::{CacheSettings, PoolSettings, SubmissionSettings};
+use engine::settings::{CacheSettings, MembersFor, PoolSettings, SubmissionSettings};
 
 /// How long a read waits for a level partition, a rolled window, or a board that moves.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
@@ -52,6 +53,10 @@ pub struct App {
     pub committers: Committers,
     /// True if public boards may be read without a token.
     pub public_reads: bool,
+    /// The clients that search for members, and see their friends and histories.
+    pub members: MembersFor,
+    /// True if some board may be private.
+    pub private_boards: PrivateBoards,
     /// The most standings that the scores of one request may write.
     pub standings_per_submission: u64,
     /// Members whose scores this process accepted a moment ago.
@@ -65,7 +70,7 @@ impl App {
     pub fn new(
         (deployment, health): (Deployment, Arc<Health>),
         committers: Committers,
-        public_reads: bool,
+        (public_reads, members): (bool, MembersFor),
         players: Option<Players>,
         pools: &PoolSettings,
         submissions: &SubmissionSettings,
@@ -80,14 +85,16 @@ impl App {
             live: Live::start(&deployment, &reader),
             reader,
             cursors: Cursors::new(&deployment),
+            access: Access::new(&deployment, &health, remembered, players),
             deployment,
             boards: Boards::new(&health),
             friends: Friends::new(&health),
-            access: Access::new(&health, remembered, players),
             pages,
             cache_age,
             committers,
             public_reads,
+            members,
+            private_boards: PrivateBoards::default(),
             standings_per_submission: submissions.standings_per_submission,
             recent_members: RecentMembers::default(),
             last_attributes: Cache::new(LAST_ATTRIBUTES_MAX),

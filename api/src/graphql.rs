@@ -3,6 +3,7 @@
 pub mod board;
 pub(crate) mod change;
 pub mod event;
+pub(crate) mod guard;
 pub mod integrity;
 pub mod job;
 pub mod member;

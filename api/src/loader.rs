@@ -54,7 +54,7 @@ use scores_counted::{Counted, ScoresCountedBatch};
 use totals::{Total, TotalBatch};
 
 /// The most rows that one SELECT asks for, as SQLite has 32,766 parameters.
-const ROWS_MAX: usize = 10_000;
+pub(crate) const ROWS_MAX: usize = 10_000;
 
 /// The look-ups of one request.
 pub struct Loaders {

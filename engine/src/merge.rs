@@ -30,6 +30,7 @@ use crate::failpoint;
 use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};
 use entity::board::entrant;
+use entity::board::seen::Seen;
 use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
 use entity::member::friendship::{self, FRIENDS_MAX};
@@ -355,7 +356,7 @@ impl Change for Telling {
 async fn boards_of(deployment: &Deployment, member: &str) -> Result<Vec<board::Model>> {
     let (mut boards, mut after) = (vec![], None);
     loop {
-        let page = board::of_member(&deployment.db, member, false, after, BOARDS_MAX).await?;
+        let page = board::of_member(&deployment.db, member, &Seen::All, after, BOARDS_MAX).await?;
         let (mut rows, more) = page;
         after = rows.last().map(|row| row.no);
         boards.append(&mut rows);

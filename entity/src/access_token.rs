@@ -3,20 +3,7 @@
 use sea_orm::entity::prelude::*;
 use sea_orm::{Condition, IntoActiveModel, QueryOrder, QuerySelect};
 
-/// The rights of a token. Each scope includes those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, DeriveActiveEnum)]
-#[sea_orm(rs_type = "String", db_type = "Text")]
-pub enum Scope {
-    /// Reads everything, private boards too.
-    #[sea_orm(string_value = "read")]
-    Read,
-    /// Submits scores and changes friendships.
-    #[sea_orm(string_value = "submit")]
-    Submit,
-    /// Everything.
-    #[sea_orm(string_value = "admin")]
-    Admin,
-}
+use crate::board::seen::Seen;
 
 /// A row of `access_token`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -27,8 +14,8 @@ pub struct Model {
     pub id: String,
     /// SHA-256 of the secret, in hexadecimal.
     pub hash: String,
-    /// The rights.
-    pub scope: Scope,
+    /// The scopes, as words between spaces, without those that they include.
+    pub scopes: String,
     /// The only member that the token may act for, if it is limited to one.
     pub member: Option<String>,
     /// Creation time, in Unix milliseconds.
@@ -39,9 +26,36 @@ pub struct Model {
     pub revoked_at_ms: Option<i64>,
     /// A name that tells what it is for.
     pub name: Option<String>,
+    /// The boards that it is for, as a JSON array of their numbers; `all` for a token of before
+    /// there were lists, which sees private boards too; none for all public boards.
+    pub boards: Option<String>,
+    /// The last use, in Unix milliseconds, to a minute; none if it was never used.
+    pub last_used_at_ms: Option<i64>,
 }
 
 no_relations!();
+
+/// The rows of [`revoked_since`].
+const REVOKED_ROWS_MAX: u64 = 10_000;
+
+/// The column `boards` of a token that was made before there were lists.
+const EVERY_BOARD: &str = "all";
+
+impl Model {
+    /// The boards that the token sees. A list that cannot be read, as it was edited, has none.
+    pub fn seen(&self) -> Seen {
+        match self.boards.as_deref() {
+            None => Seen::Public,
+            Some(EVERY_BOARD) => Seen::All,
+            Some(list) => Seen::Listed(serde_json::from_str(list).unwrap_or_default()),
+        }
+    }
+}
+
+/// The column `boards` for a list of boards.
+pub fn boards_text(numbers: &[i64]) -> String {
+    serde_json::to_string(numbers).expect("numbers have a JSON form")
+}
 
 /// The token of an id.
 pub async fn find(db: &impl ConnectionTrait, id: &str) -> Result<Option<Model>, DbErr> {
@@ -91,6 +105,37 @@ pub async fn revoke(db: &impl ConnectionTrait, id: &str, now_ms: i64) -> Result<
         .col_expr(Column::RevokedAtMs, Expr::value(now_ms))
         .filter(Column::Id.eq(id))
         .filter(Column::RevokedAtMs.is_null())
+        .exec(db)
+        .await?;
+    Ok(())
+}
+
+/// The ids of tokens that were revoked since an instant, at most 10,000.
+pub async fn revoked_since(db: &impl ConnectionTrait, since_ms: i64) -> Result<Vec<String>, DbErr> {
+    Entity::find()
+        .select_only()
+        .column(Column::Id)
+        .filter(Column::RevokedAtMs.gte(since_ms))
+        .order_by_desc(Column::RevokedAtMs)
+        .limit(REVOKED_ROWS_MAX)
+        .into_tuple()
+        .all(db)
+        .await
+}
+
+/// Notes the use of a token, unless one was noted since an instant.
+pub async fn note_use(
+    db: &impl ConnectionTrait,
+    id: &str,
+    since_ms: i64,
+    now_ms: i64,
+) -> Result<(), DbErr> {
+    let is_due =
+        Condition::any().add(Column::LastUsedAtMs.is_null()).add(Column::LastUsedAtMs.lt(since_ms));
+    Entity::update_many()
+        .col_expr(Column::LastUsedAtMs, Expr::value(now_ms))
+        .filter(Column::Id.eq(id))
+        .filter(is_due)
         .exec(db)
         .await?;
     Ok(())

@@ -5,6 +5,7 @@ pub mod display;
 pub mod entrant;
 mod query;
 pub mod reshard;
+pub mod seen;
 mod window_rows;
 
 use std::collections::BTreeMap;
@@ -26,8 +27,8 @@ use self::reshard::{Reshard, Step};
 
 pub use self::columns::{Direction, Policy, TieBreak, Visibility};
 pub use self::query::{
-    Change, after, all, archived_before_ms, changed_after, count, find, insert, living,
-    living_of_numbers, of_member, of_numbers, of_slug, of_slugs, page_after, page_before,
+    Change, after, all, archived_before_ms, changed_after, count, find, has_private, insert,
+    living, living_of_numbers, of_member, of_numbers, of_slug, of_slugs, page_after, page_before,
     shards_after, some, some_given_out, update,
 };
 pub use self::window_rows::{SeasonRow, WindowRow, WindowState, first_windows, windows_text};

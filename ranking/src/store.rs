@@ -1,9 +1,9 @@
 //! Redis: the servers, the scripts, and the interpretation of answers.
 //!
 //! Reads are in [`read`] and [`periods`], commits in [`write`], a partition's log in [`log`], the
-//! deployment that has a partition in [`owner`], recovery in [`recovery`], loads in [`stage`],
-//! scans for batch jobs, rolling, sealing and the integrity diff in [`scan`]. [`server`] knows
-//! which server has a partition and routes commands there.
+//! deployment that has a partition in [`owner`], revoked tokens in [`revoked`], recovery in
+//! [`recovery`], loads in [`stage`], scans for batch jobs, rolling, sealing and the integrity diff
+//! in [`scan`]. [`server`] knows which server has a partition and routes commands there.
 //!
 //! A partition is *level* while its head carries the run id of the server that answers, and the id
 //! of the deployment that asks: once another one has adopted a Redis, no process of the former one
@@ -20,6 +20,7 @@ pub mod owner;
 pub mod periods;
 pub mod read;
 pub mod recovery;
+pub mod revoked;
 pub mod scan;
 pub mod server;
 mod snapshot;

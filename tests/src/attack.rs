@@ -78,7 +78,9 @@ impl Attacked {
     /// Starts one with these settings.
     pub async fn start_with(settings: &[(&str, &str)]) -> Self {
         let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
-        let settings = [&[("LAUREL_QUERY_TIMEOUT_MS", "5000")], settings].concat();
+        let settings =
+            [&[("LAUREL_QUERY_TIMEOUT_MS", "5000"), ("LAUREL_MEMBERS", "public")], settings]
+                .concat();
         let api = Api::start_with_settings(&deployment, &settings).await;
         Self::of(api, &deployment).await
     }

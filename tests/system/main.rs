@@ -6,6 +6,7 @@
     reason = "in a test a surprise is a failure, and its place is its best message"
 )]
 
+mod access;
 #[cfg(target_os = "linux")]
 mod attacks;
 mod batch;

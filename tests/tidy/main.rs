@@ -5,6 +5,7 @@
 //! | [`comments`] | the width of comments, words, notes that were left |
 //! | [`crates`] | the dependencies of each crate |
 //! | [`files`] | length, names and first lines of files |
+//! | [`guards`] | what a client needs for each field |
 //! | [`markdown`] | lines and links of pages |
 //! | [`migrations`] | the steps of the SQL schema |
 //! | [`purity`] | the rules of ranking: no clock, no environment, no store |
@@ -16,6 +17,7 @@
 mod comments;
 mod crates;
 mod files;
+mod guards;
 mod markdown;
 mod migrations;
 mod purity;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result as AnyResult, bail, ensure};
 use engine::settings::JwtSettings;
+use entity::board::seen::Seen;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{DecodingKey, Validation, decode, decode_header};
 use ranking::id::MemberId;
@@ -17,7 +18,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use self::keys::{Key, Keys};
-use super::{Principal, Scope};
+use super::Principal;
+use super::scope::{Scope, Scopes};
 use crate::error::{Error, ErrorCode, Result};
 
 /// The longest token, in bytes.
@@ -39,8 +41,8 @@ pub struct Players {
     issuer: String,
     audience: String,
     scope_claim: String,
-    /// The scope where a token names none.
-    scope: Scope,
+    /// The scopes where a token names none.
+    scopes: Scopes,
     leeway_seconds: u32,
 }
 
@@ -89,7 +91,7 @@ impl Players {
             issuer: given(jwt_issuer, "LAUREL_JWT_ISSUER (iss)")?,
             audience: given(jwt_audience, "LAUREL_JWT_AUDIENCE (aud)")?,
             scope_claim: settings.jwt_scope_claim.clone(),
-            scope: scope_named(&settings.jwt_scope).unwrap_or(Scope::Read),
+            scopes: Scopes::of(settings.jwt_scope.iter().filter_map(|word| scope_named(word))),
             leeway_seconds: settings.jwt_leeway_seconds,
         }))
     }
@@ -127,21 +129,23 @@ impl Players {
             .map_err(|_| refused("expected a member's key in sub: 1 to 128 bytes"))?;
         Ok(Arc::new(Principal {
             id: format!("player {member}").into(),
-            scope: self.scope_of(claims.others.get(&self.scope_claim)),
+            scopes: self.scopes_of(claims.others.get(&self.scope_claim)),
+            seen: Seen::Public,
             member: Some(member.to_string()),
             is_player: true,
             expires_at_ms: Some(expires_at_s.saturating_mul(1000)),
         }))
     }
 
-    /// The greatest scope that a claim names.
-    fn scope_of(&self, claim: Option<&Value>) -> Scope {
+    /// The scopes that a claim names.
+    fn scopes_of(&self, claim: Option<&Value>) -> Scopes {
         let words: Vec<&str> = match claim {
             Some(Value::String(text)) => text.split(' ').collect(),
             Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).collect(),
             _ => vec![],
         };
-        words.into_iter().filter_map(scope_named).max().unwrap_or(self.scope)
+        let mut named = words.into_iter().filter_map(scope_named).peekable();
+        if named.peek().is_some() { Scopes::of(named) } else { self.scopes }
     }
 
     fn error(&self, kind: &ErrorKind) -> Error {
@@ -170,13 +174,10 @@ pub fn is_jwt(token: &str) -> bool {
     token.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
-/// The scope that a player's token may have. None makes an administrator.
+/// The scope that a player's token may have. None makes a moderator or an administrator.
 fn scope_named(word: &str) -> Option<Scope> {
-    match word.strip_prefix(SCOPE_PREFIX).unwrap_or(word) {
-        "read" => Some(Scope::Read),
-        "submit" => Some(Scope::Submit),
-        _ => None,
-    }
+    let scope = Scope::of_name(word.strip_prefix(SCOPE_PREFIX).unwrap_or(word))?;
+    matches!(scope, Scope::Read | Scope::Submit | Scope::Friends).then_some(scope)
 }
 
 fn refused(reason: &str) -> Error {

@@ -18,8 +18,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::worker::{Working, stop_in_time};
 use super::{ServeArguments, connect};
+use crate::access::creation::{self, NewToken};
 use crate::access::jwt::Players;
-use crate::access::{self, NewToken, Scope};
 use crate::app::{App, SharedApp};
 use crate::background::daily_diff::Daily;
 use crate::background::watch::Watch;
@@ -125,8 +125,9 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
     let watch = Watch::start(&deployment);
     let working =
         daily.map(|daily| Working::start(&deployment, &health, &signals, daily, retention));
-    let (public_reads, of_app) = (settings.public_reads, (deployment.clone(), health.clone()));
-    let app = App::new(of_app, committers, public_reads, players, &pools, &submissions, &caches);
+    let of_app = (deployment.clone(), health.clone());
+    let open = (settings.public_reads, settings.members);
+    let app = App::new(of_app, committers, open, players, &pools, &submissions, &caches);
     let app = Arc::new(app);
     let addresses = Addresses::of(&listeners, connections.tls_cert.is_some())?;
     let schema = graphql::schema(app.clone());
@@ -208,7 +209,7 @@ impl Addresses {
         let how = if access_token::count(db).await? > 0 {
             "for an access token: laurel token create --scope admin".to_owned()
         } else {
-            let (_, token) = access::create(db, NewToken::of_scope(Scope::Admin), now_ms).await?;
+            let (_, token) = creation::create(db, NewToken::admin(), now_ms).await?;
             if std::io::stdout().is_terminal() {
                 format!("admin token, shown this once: {token}")
             } else {

@@ -5,25 +5,32 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use entity::access_token;
+use entity::board::seen::Seen;
 use entity::deployment::clock::Clock;
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use sea_orm::DatabaseConnection;
 
 use super::SqlArguments;
-use crate::access::{self, LIFETIME_HOURS_MAX, NewToken};
+use crate::access::creation::{self, LIFETIME_HOURS_MAX, NewToken};
+use crate::access::scope::{Scope, Scopes};
 use crate::graphql::types::scalar::text;
 
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
     /// Makes a token and prints it, once.
     Create {
-        /// The rights of the token; each scope includes those before it.
-        #[arg(long)]
-        scope: access::Scope,
+        /// The scopes of the token, with commas between them; each includes read, and admin
+        /// includes all.
+        #[arg(long, required = true, value_name = "SCOPES", value_delimiter = ',')]
+        scope: Vec<Scope>,
         /// The member that the token speaks for: it submits that member's scores only, on boards
         /// that allow it.
         #[arg(long, value_name = "KEY")]
         member: Option<String>,
+        /// The slugs of the only boards that the token sees, with commas between them, at most 100,
+        /// private ones among them; by default it sees all public boards.
+        #[arg(long, value_name = "SLUGS", value_delimiter = ',')]
+        boards: Option<Vec<String>>,
         /// The lifetime of the token: 30d, 12h, 45m, 90s; by default it does not expire.
         #[arg(long, value_name = "DURATION", value_parser = parse_lifetime)]
         expires: Option<Duration>,
@@ -48,13 +55,13 @@ pub enum TokenCommand {
 pub async fn run(command: TokenCommand) -> Result<()> {
     let now_ms = Clock::default().now_ms();
     match command {
-        TokenCommand::Create { scope, member, expires: lifetime, name, sql } => {
+        TokenCommand::Create { scope: scopes, member, boards, expires: lifetime, name, sql } => {
             if let Some(member) = &member {
                 ranking::id::MemberId::for_new(member)?;
             }
             let name = name.map(|name| text("name", name)).transpose()?;
-            let new = NewToken { scope, name, member, lifetime };
-            let (_, token) = access::create(&connect(&sql).await?, new, now_ms).await?;
+            let new = NewToken { scopes, name, member, boards, lifetime };
+            let (_, token) = creation::create(&connect(&sql).await?, new, now_ms).await?;
             println!("{token}");
         }
         TokenCommand::Revoke { id, sql } => {
@@ -66,7 +73,7 @@ pub async fn run(command: TokenCommand) -> Result<()> {
             println!("revoked {id}");
         }
         TokenCommand::List(sql) => {
-            for token in access_token::list(&connect(&sql).await?).await? {
+            for mut token in access_token::list(&connect(&sql).await?).await? {
                 let state = match (token.revoked_at_ms, token.expires_at_ms) {
                     (Some(_), _) => "revoked".to_owned(),
                     (None, Some(end_ms)) => {
@@ -74,10 +81,14 @@ pub async fn run(command: TokenCommand) -> Result<()> {
                     }
                     (None, None) => "does not expire".to_owned(),
                 };
-                let member = token.member.unwrap_or_else(|| "-".into());
-                let scope = access::Scope::from(token.scope).name();
-                let name = token.name.map(|name| format!("  {name}")).unwrap_or_default();
-                println!("{}  {scope:<6}  {member:<20}  {state}{name}", token.id);
+                let member = token.member.take().unwrap_or_else(|| "-".into());
+                let scopes = Scopes::parse(&token.scopes).words().replace(' ', ",");
+                let boards = match token.seen() {
+                    Seen::Listed(numbers) => format!("  {} boards", numbers.len()),
+                    Seen::All | Seen::Public => String::new(),
+                };
+                let name = token.name.take().map(|name| format!("  {name}")).unwrap_or_default();
+                println!("{}  {scopes:<6}  {member:<20}  {state}{boards}{name}", token.id);
             }
         }
     }

@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use async_graphql::connection::EmptyFields;
 use async_graphql::{Context, Enum, ID, Object, Result};
-use entity::board as row;
 
 use super::board::display::ScoreFormat;
 use super::board::input::no_board;
@@ -92,8 +91,8 @@ pub enum Weekday {
 pub enum Visibility {
     /// All clients.
     Public,
-    /// Clients with an access token of this server; for others, players who log in among them, the
-    /// board does not exist.
+    /// Clients with an access token that names the board, or of scope admin; for others the board
+    /// does not exist.
     Private,
 }
 
@@ -108,8 +107,7 @@ pub(crate) async fn find(
     let found = Box::pin(app.boards.find(&app.deployment.lookups, slug));
     let (board, good_until) = found.await?;
     state.good_until.limit(good_until);
-    Ok(board
-        .filter(|board| board.row.visibility == row::Visibility::Public || state.reads_private()))
+    Ok(board.filter(|board| state.seen().includes(&board.row)))
 }
 
 /// The board of a global id, if the client may see it.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, ID, Object, Result};
+use engine::settings::MembersFor;
 use entity::board as board_row;
 use entity::history::{commit, score_event};
 use ranking::board::Board as RankingBoard;
@@ -16,6 +17,7 @@ use ranking::commit::EventPlace;
 use ranking::metadata::Metadata;
 
 use super::board::{self, Board};
+use super::guard::Needs;
 use super::member::Member;
 use super::price;
 use super::request::{app, state};
@@ -89,9 +91,12 @@ impl ScoreEvent {
         DateTime(self.accepted_at_ms)
     }
 
-    /// The client's id for the event, if it sent one.
-    async fn event_id(&self) -> Option<&str> {
-        self.row.event_id.as_deref()
+    /// The client's id for the event, if it sent one. Null for moderators where `LAUREL_MEMBERS` is
+    /// self.
+    async fn event_id(&self, ctx: &Context<'_>) -> Option<&str> {
+        let is_hidden = app(ctx).members == MembersFor::Itself
+            && Needs::EventIdsOf(&self.row.member).met(ctx).is_err();
+        self.row.event_id.as_deref().filter(|_| !is_hidden)
     }
 
     /// The metadata of the score; null if it has none.
@@ -198,7 +203,7 @@ pub(crate) async fn events_page(
     Ok(Some(connection))
 }
 
-/// The event at a place in the history, if the client may see it.
+/// The event at a place in the history, if the client may see it and the history of its member.
 pub(crate) async fn find(
     ctx: &Context<'_>,
     place: EventPlace,
@@ -208,6 +213,9 @@ pub(crate) async fn find(
     let Some(row) = score_event::find(db, place).await? else {
         return Ok(None);
     };
+    if Needs::HistoryOf(&row.member).met(ctx).is_err() {
+        return Ok(None);
+    }
     let board = board_row::find(db, row.board_no).await?;
     let Some(slug) = board.map(|board| board.slug) else {
         return Ok(None);

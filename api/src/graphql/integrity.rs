@@ -9,13 +9,14 @@ use entity::integrity::integrity_finding::{Kind, Location};
 use entity::integrity::{integrity_finding as finding_row, integrity_run as row};
 
 use super::board::{self, Board};
+use super::guard::Needs;
 use super::job::JOBS_DEFAULT;
 use super::price;
 use super::request::{app, state};
 use super::types::connection::{Connection, PageCursor, limit_or};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, Decimal, int};
-use crate::access::Scope;
+use crate::access::scope::Scope;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
 use crate::loader::totals::Total;
@@ -226,7 +227,7 @@ impl Finding {
 
 /// The run of a number.
 pub(crate) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Option<IntegrityRun>> {
-    state(ctx).require(Scope::Admin)?;
+    Needs::Scope(Scope::Admin).met(ctx)?;
     state(ctx).spend(price::select(1))?;
     Ok(row::find(&app(ctx).deployment.reads, id).await?.map(IntegrityRun))
 }
@@ -253,7 +254,6 @@ pub(crate) async fn list(
     first: Option<i32>,
     after: Option<&str>,
 ) -> crate::error::Result<Connection<IntegrityRun, IntegrityRunTotal>> {
-    state(ctx).require(Scope::Admin)?;
     let limit = limit_or("first", first, JOBS_DEFAULT)?;
     let board_no = match slug {
         Some(slug) => Some(board::named(ctx, slug).await?.row.no),
@@ -275,7 +275,7 @@ pub(crate) async fn find_finding(
     run: i64,
     index: i64,
 ) -> crate::error::Result<Option<Finding>> {
-    state(ctx).require(Scope::Admin)?;
+    Needs::Scope(Scope::Admin).met(ctx)?;
     state(ctx).spend(price::select(1))?;
     let after = Some(index.saturating_sub(1));
     let (rows, _) = finding_row::page(&app(ctx).deployment.reads, run, after, 1).await?;

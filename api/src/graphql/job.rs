@@ -6,12 +6,13 @@ use async_graphql::{Context, Enum, ID, Object, Result};
 use entity::job as row;
 
 use super::board::{self, Board};
+use super::guard::Needs;
 use super::price;
 use super::request::{app, state};
 use super::types::connection::{Connection, PageCursor, limit_or};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, int};
-use crate::access::Scope;
+use crate::access::scope::Scope;
 use crate::loader::totals::Total;
 
 /// The default length of a page of jobs or integrity runs.
@@ -123,7 +124,7 @@ impl Job {
 
 /// The job of a number.
 pub(crate) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Option<Job>> {
-    state(ctx).require(Scope::Admin)?;
+    Needs::Scope(Scope::Admin).met(ctx)?;
     state(ctx).spend(price::select(1))?;
     Ok(row::find(&app(ctx).deployment.reads, id).await?.map(Job))
 }
@@ -136,7 +137,6 @@ pub(crate) async fn list(
     first: Option<i32>,
     after: Option<&str>,
 ) -> crate::error::Result<Connection<Job, JobTotal>> {
-    state(ctx).require(Scope::Admin)?;
     let limit = limit_or("first", first, JOBS_DEFAULT)?;
     let board_no = match slug {
         Some(slug) => Some(board::named(ctx, slug).await?.row.no),

@@ -15,6 +15,7 @@ use ranking::id::MemberId;
 
 use super::board;
 use super::event::{EventTotal, ScoreEvent, events_page};
+use super::guard::Needs;
 use super::member::boards::MemberBoards;
 use super::member::search::MemberTotal;
 use super::price::{self, LookUp};
@@ -25,6 +26,7 @@ use super::types::connection::{Connection, Page, PageCursor};
 use super::types::global_id::GlobalId;
 use super::types::scalar::DateTime;
 use crate::error::Error;
+use crate::loader::ROWS_MAX;
 
 /// The most boards in one field `entries`.
 const BOARDS_MAX: usize = 100;
@@ -66,8 +68,18 @@ impl Member {
         // accepts it as text.
         let possible = keys.iter().filter(|key| MemberId::new(key).is_ok()).cloned().collect();
         let mut rows = state(ctx).loaders.members(possible).await?;
+        if let Some(viewer) = state(ctx).viewer(app(ctx)).await? {
+            state(ctx).spend(price::select(0) + rows.len() as u64 * price::HIDDEN)?;
+            let found: Vec<String> = rows.keys().cloned().collect();
+            for chunk in found.chunks(ROWS_MAX) {
+                for hidden in viewer.hidden_of(&app(ctx).deployment.reads, chunk).await? {
+                    rows.remove(&hidden);
+                }
+            }
+        }
+        let seen = state(ctx).seen();
         let recent = |key: &String| {
-            MemberId::new(key).is_ok_and(|member| app(ctx).recent_members.contains(&member))
+            MemberId::new(key).is_ok_and(|member| app(ctx).recent_members.contains(&member, seen))
         };
         let find = |key: &String| match rows.get_mut(key) {
             Some(row) => Some(Self::of_row(row.clone())),
@@ -188,10 +200,13 @@ impl Member {
     async fn merged_into(&self, ctx: &Context<'_>) -> Result<Option<Member>> {
         state(ctx).spend(price::select(1))?;
         let target = target_of(&app(ctx).deployment.reads, &self.key).await;
-        Ok(target.map_err(Error::from)?.map(|target| Member::named(&target)))
+        let target: Vec<String> = target.map_err(Error::from)?.into_iter().collect();
+        Ok(Box::pin(Member::find(ctx, &target)).await?.pop().flatten())
     }
 
-    /// The member's friends, ordered by key.
+    /// The member's friends, ordered by key. For the member's own token and services of scope
+    /// friends, unless `LAUREL_MEMBERS` is public.
+    #[graphql(guard = "Needs::FriendsOf(&self.key)")]
     async fn friends(
         &self,
         ctx: &Context<'_>,
@@ -218,7 +233,9 @@ impl Member {
     }
 
     /// The member's history on a board, newest first. An event is listed a moment after it was
-    /// accepted. Null if there is no such board.
+    /// accepted. Null if there is no such board. For the member's own token and those of scope
+    /// moderate, unless `LAUREL_MEMBERS` is public.
+    #[graphql(guard = "Needs::HistoryOf(&self.key)")]
     async fn events(
         &self,
         ctx: &Context<'_>,

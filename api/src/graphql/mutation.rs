@@ -22,6 +22,7 @@ use super::event::removal::{
     RemoveEntriesInput, RemoveEntriesPayload, ResetBoardInput, ResetBoardPayload, ResetPeriodInput,
     ResetPeriodPayload, remove_entries, reset_board, reset_period,
 };
+use super::guard::Needs;
 use super::member::friendship::{
     AddFriendInput, AddFriendPayload, RemoveFriendInput, RemoveFriendPayload, add_friend,
     remove_friend,
@@ -34,7 +35,7 @@ use super::token::{
     self, CreateAccessTokenInput, CreateAccessTokenPayload, RevokeAccessTokenInput,
     RevokeAccessTokenPayload,
 };
-use crate::access::Scope;
+use crate::access::scope::Scope;
 
 /// All writes. Every mutation needs an access token.
 pub struct Mutation;
@@ -43,39 +44,39 @@ pub struct Mutation;
 #[Object]
 impl Mutation {
     /// Creates a board. Needs scope admin.
+    #[graphql(guard = "Needs::Scope(Scope::Admin)")]
     async fn create_board(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The rules of the board.")] input: CreateBoardInput,
     ) -> Result<Option<CreateBoardPayload>> {
         let _change = state(ctx).changes.enter();
-        state(ctx).require(Scope::Admin)?;
         let board = Board(create(app(ctx), input).await?);
         Ok(Some(CreateBoardPayload { board }))
     }
 
     /// Changes a board's title and other display, windows, visibility, `selfSubmit`, or the times
     /// for which it accepts scores. Needs scope admin.
+    #[graphql(guard = "Needs::Scope(Scope::Admin)")]
     async fn update_board(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The changes.")] input: UpdateBoardInput,
     ) -> Result<Option<UpdateBoardPayload>> {
         let _change = state(ctx).changes.enter();
-        state(ctx).require(Scope::Admin)?;
         let board = Board(update(app(ctx), input).await?);
         Ok(Some(UpdateBoardPayload { board }))
     }
 
     /// Deletes a board for good, with its history, its standings and all submissions in flight. Its
     /// slug may be used again, for another board. Needs scope admin.
+    #[graphql(guard = "Needs::Scope(Scope::Admin)")]
     async fn delete_board(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The board.")] input: DeleteBoardInput,
     ) -> Result<Option<DeleteBoardPayload>> {
         let _change = state(ctx).changes.enter();
-        state(ctx).require(Scope::Admin)?;
         let deleted = delete(app(ctx), &input.slug).await?;
         state(ctx).loaders.clear().await;
         Ok(Some(deleted))
@@ -83,31 +84,32 @@ impl Mutation {
 
     /// Lists a season of a board, which must have the window "season". Scores that the board has
     /// already count in it. Needs scope admin.
+    #[graphql(guard = "Needs::Scope(Scope::Admin)")]
     async fn add_season(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The board and the season.")] input: AddSeasonInput,
     ) -> Result<Option<AddSeasonPayload>> {
         let _change = state(ctx).changes.enter();
-        state(ctx).require(Scope::Admin)?;
         Ok(Some(add_season(app(ctx), &input).await?))
     }
 
     /// Takes back a season that has not begun; does nothing if the board has none of that name.
     /// Needs scope admin.
+    #[graphql(guard = "Needs::Scope(Scope::Admin)")]
     async fn remove_season(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The board and the season.")] input: RemoveSeasonInput,
     ) -> Result<Option<RemoveSeasonPayload>> {
         let _change = state(ctx).changes.enter();
-        state(ctx).require(Scope::Admin)?;
         Ok(Some(remove_season(app(ctx), &input).await?))
     }
 
     /// Lets a member join a board that was created with `joining`; does nothing if it has joined.
     /// Refused with ENTRANTS_FULL if the board has as many entrants as it may have. Needs scope
     /// submit for a member's own token, and otherwise scope admin.
+    #[graphql(guard = "Needs::Scope(Scope::Submit)")]
     async fn join_board(
         &self,
         ctx: &Context<'_>,
@@ -120,6 +122,7 @@ impl Mutation {
     /// Lets a member leave a board that it has joined, which makes room for another one. Refused if
     /// the member has a score there. Needs scope submit for a member's own token, and otherwise
     /// scope admin.
+    #[graphql(guard = "Needs::Scope(Scope::Submit)")]
     async fn leave_board(
         &self,
         ctx: &Context<'_>,
@@ -131,6 +134,7 @@ impl Mutation {
 
     /// Submits scores to a board. Each score is accepted or rejected on its own, so read each
     /// status. Needs scope submit.
+    #[graphql(guard = "Needs::Scope(Scope::Submit)")]
     async fn submit_scores(
         &self,
         ctx: &Context<'_>,
@@ -141,39 +145,40 @@ impl Mutation {
     }
 
     /// Removes a member from a board, in every window and period. The history stays, with this
-    /// removal as one more event. Later scores count as the member's first. Needs scope admin.
+    /// removal as one more event. Later scores count as the member's first. Needs scope
+    /// moderate.
+    #[graphql(guard = "Needs::Scope(Scope::Moderate)")]
     async fn remove_entry(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The board and the member.")] input: RemoveEntryInput,
     ) -> Result<Option<RemoveEntryPayload>> {
         let _change = state(ctx).changes.enter();
-        state(ctx).require(Scope::Admin)?;
         Ok(Some(remove_entry(ctx, &input).await?))
     }
 
     /// Removes the members that a filter selects from a board, as `removeEntry` does, at most 1,000
     /// in a call. Call it again with `after: endCursor` as long as `hasMore`: a member that scores
-    /// again behind the cursor stays. Needs scope admin.
+    /// again behind the cursor stays. Needs scope moderate.
+    #[graphql(guard = "Needs::Scope(Scope::Moderate)")]
     async fn remove_entries(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The board and the filter.")] input: RemoveEntriesInput,
     ) -> Result<Option<RemoveEntriesPayload>> {
         let _change = state(ctx).changes.enter();
-        state(ctx).require(Scope::Admin)?;
         Ok(Some(remove_entries(ctx, input).await?))
     }
 
     /// Removes all members from a board, in every window and period, at most 1,000 in a call. Call
     /// it again with `after: endCursor` as long as `hasMore`. The history stays. Needs scope admin.
+    #[graphql(guard = "Needs::Scope(Scope::Admin)")]
     async fn reset_board(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The board.")] input: ResetBoardInput,
     ) -> Result<Option<ResetBoardPayload>> {
         let _change = state(ctx).changes.enter();
-        state(ctx).require(Scope::Admin)?;
         Ok(Some(reset_board(ctx, input).await?))
     }
 
@@ -181,39 +186,39 @@ impl Mutation {
     /// call, at most 1,000 in a call. Call it again with `after: endCursor` as long as `hasMore`. A
     /// score counts in all windows or in none, so it leaves the others too. Refused if scores of
     /// the period are archived. Needs scope admin.
+    #[graphql(guard = "Needs::Scope(Scope::Admin)")]
     async fn reset_period(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The board and the period.")] input: ResetPeriodInput,
     ) -> Result<Option<ResetPeriodPayload>> {
         let _change = state(ctx).changes.enter();
-        state(ctx).require(Scope::Admin)?;
         Ok(Some(reset_period(ctx, input).await?))
     }
 
     /// Voids one event, a score or a removal: all standings become as if it had never been. The
     /// void is an event itself, and cannot be voided. The `eventId` of the voided event may be sent
     /// again. Refused if the remaining events would leave the range of the board. Needs scope
-    /// admin.
+    /// moderate.
+    #[graphql(guard = "Needs::Scope(Scope::Moderate)")]
     async fn void_event(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The event.")] input: VoidEventInput,
     ) -> Result<Option<VoidEventPayload>> {
         let _change = state(ctx).changes.enter();
-        state(ctx).require(Scope::Admin)?;
         Ok(Some(void_event(ctx, &input.id).await?))
     }
 
     /// Creates members, or changes their names, attributes and pictures; 1 to 1,000 at once, all or
     /// none. Needs scope admin.
+    #[graphql(guard = "Needs::Scope(Scope::Admin)")]
     async fn upsert_members(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The members.")] input: UpsertMembersInput,
     ) -> Result<Option<UpsertMembersPayload>> {
         let _change = state(ctx).changes.enter();
-        state(ctx).require(Scope::Admin)?;
         let members = upsert(app(ctx), input.members).await?;
         state(ctx).loaders.clear().await;
         Ok(Some(UpsertMembersPayload { members }))
@@ -224,19 +229,20 @@ impl Mutation {
     /// keeps its history and takes no scores any more: they are refused with MEMBER_MERGED. A key
     /// is changed by a merge into a key that is not used yet. Both members wait meanwhile. Call it
     /// again to learn whether a merge that was not finished in 10 s is over. Needs scope admin.
+    #[graphql(guard = "Needs::Scope(Scope::Admin)")]
     async fn merge_members(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The two members.")] input: MergeMembersInput,
     ) -> Result<Option<MergeMembersPayload>> {
         let _change = state(ctx).changes.enter();
-        state(ctx).require(Scope::Admin)?;
         Ok(Some(merge(ctx, &input).await?))
     }
 
     /// Makes two members friends of each other; does nothing if they already are. A member has at
-    /// most 10,000 friends. Needs scope submit; a member's own token may only change that member's
+    /// most 10,000 friends. Needs scope friends; a member's own token may only change that member's
     /// friendships.
+    #[graphql(guard = "Needs::Scope(Scope::Friends)")]
     async fn add_friend(
         &self,
         ctx: &Context<'_>,
@@ -246,8 +252,9 @@ impl Mutation {
         Ok(Some(add_friend(ctx, &input).await?))
     }
 
-    /// Ends a friendship, for both members; does nothing if there is none. Needs scope submit; a
+    /// Ends a friendship, for both members; does nothing if there is none. Needs scope friends; a
     /// member's own token may only change that member's friendships.
+    #[graphql(guard = "Needs::Scope(Scope::Friends)")]
     async fn remove_friend(
         &self,
         ctx: &Context<'_>,
@@ -258,25 +265,25 @@ impl Mutation {
     }
 
     /// Makes an access token. Needs scope admin.
+    #[graphql(guard = "Needs::Scope(Scope::Admin)")]
     async fn create_access_token(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The token.")] input: CreateAccessTokenInput,
     ) -> Result<Option<CreateAccessTokenPayload>> {
         let _change = state(ctx).changes.enter();
-        state(ctx).require(Scope::Admin)?;
         Ok(Some(token::create(app(ctx), input).await?))
     }
 
     /// Revokes an access token, which stops working within a second. To revoke it again changes
     /// nothing. Needs scope admin.
+    #[graphql(guard = "Needs::Scope(Scope::Admin)")]
     async fn revoke_access_token(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The token.")] input: RevokeAccessTokenInput,
     ) -> Result<Option<RevokeAccessTokenPayload>> {
         let _change = state(ctx).changes.enter();
-        state(ctx).require(Scope::Admin)?;
         Ok(Some(token::revoke(app(ctx), &input).await?))
     }
 }

@@ -70,6 +70,9 @@ pub(crate) const FRIENDS: u64 = 1000;
 /// A member's row, of the SELECT for all that a request asks for.
 const MEMBER_ROW: u64 = 10;
 
+/// A member that may be on private boards alone.
+pub(crate) const HIDDEN: u64 = 8;
+
 /// A board's row, of the SELECT for all that a request asks for.
 pub(crate) const BOARD_ROW: u64 = 10;
 

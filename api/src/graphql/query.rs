@@ -11,6 +11,7 @@ use super::board::list::BoardTotal;
 use super::board::window::BoardWindow;
 use super::board::{self, Board};
 use super::event::{self, ScoreEvent};
+use super::guard::Needs;
 use super::integrity::{self, Finding, IntegrityRun, IntegrityRunTotal};
 use super::job::{self, Job, JobKind, JobTotal};
 use super::member::Member;
@@ -23,7 +24,7 @@ use super::standings::{Choice, Standings, member_ids};
 use super::token::{self, AccessToken};
 use super::types::connection::{Connection, Page};
 use super::types::global_id::{BoardName, GlobalId, StandingsName};
-use crate::access::Scope;
+use crate::access::scope::Scope;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
 
@@ -74,6 +75,7 @@ pub struct Query;
 #[Object(cache_control(max_age = 1))]
 impl Query {
     /// The object with this id; null if there is none.
+    #[graphql(guard = "Needs::Nothing")]
     async fn node(
         &self,
         ctx: &Context<'_>,
@@ -83,6 +85,7 @@ impl Query {
     }
 
     /// The board with this slug; null if there is none.
+    #[graphql(guard = "Needs::Nothing")]
     async fn board(
         &self,
         ctx: &Context<'_>,
@@ -93,6 +96,7 @@ impl Query {
 
     /// The boards, ordered by slug; with `query` or `tags`, those that match all of them.
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the field")]
+    #[graphql(guard = "Needs::Nothing")]
     async fn boards(
         &self,
         ctx: &Context<'_>,
@@ -115,6 +119,7 @@ impl Query {
 
     /// The member with this key; null if there is none. A member is created by its first accepted
     /// score or by `upsertMembers`.
+    #[graphql(guard = "Needs::Nothing")]
     async fn member(
         &self,
         ctx: &Context<'_>,
@@ -125,6 +130,7 @@ impl Query {
 
     /// The members with these keys, at most 1,000, in the order of `keys`; null for a key that no
     /// member has.
+    #[graphql(guard = "Needs::Nothing")]
     async fn members(
         &self,
         ctx: &Context<'_>,
@@ -135,7 +141,10 @@ impl Query {
     }
 
     /// The members whose key starts with a prefix, ordered by key; then those whose name does,
-    /// ignoring case, ordered by name.
+    /// ignoring case, ordered by name. For clients with a token, unless `LAUREL_MEMBERS` says
+    /// otherwise. Members who are on private boards alone are found by clients that see one of
+    /// these.
+    #[graphql(guard = "Needs::Search")]
     async fn search_members(
         &self,
         ctx: &Context<'_>,
@@ -147,7 +156,7 @@ impl Query {
     }
 
     /// The jobs, newest first. Needs scope admin.
-    #[graphql(cache_control(private))]
+    #[graphql(cache_control(private), guard = "Needs::Scope(Scope::Admin)")]
     async fn jobs(
         &self,
         ctx: &Context<'_>,
@@ -160,7 +169,7 @@ impl Query {
     }
 
     /// The run of the integrity diff with an id; null if there is none. Needs scope admin.
-    #[graphql(cache_control(private))]
+    #[graphql(cache_control(private), guard = "Needs::Scope(Scope::Admin)")]
     async fn integrity_run(
         &self,
         ctx: &Context<'_>,
@@ -173,7 +182,7 @@ impl Query {
     }
 
     /// The runs of the integrity diff, newest first. Needs scope admin.
-    #[graphql(cache_control(private))]
+    #[graphql(cache_control(private), guard = "Needs::Scope(Scope::Admin)")]
     async fn integrity_runs(
         &self,
         ctx: &Context<'_>,
@@ -185,7 +194,7 @@ impl Query {
     }
 
     /// The access tokens, oldest first, ended ones too. Needs scope admin.
-    #[graphql(cache_control(private))]
+    #[graphql(cache_control(private), guard = "Needs::Scope(Scope::Admin)")]
     async fn access_tokens(
         &self,
         ctx: &Context<'_>,
@@ -196,12 +205,12 @@ impl Query {
     }
 
     /// The client, as its access token identifies it; null without a token.
-    #[graphql(cache_control(private))]
+    #[graphql(cache_control(private), guard = "Needs::Nothing")]
     async fn viewer(&self, ctx: &Context<'_>) -> Option<Viewer> {
         let principal = state(ctx).principal.as_ref()?;
         Some(Viewer {
             member: principal.member.as_deref().map(Member::named),
-            scopes: principal.scope.included(),
+            scopes: principal.scopes.list(),
         })
     }
 }

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use async_graphql::Context;
+use entity::board::seen::Seen;
+use entity::member::hidden::Viewer;
 
 use super::change::Changes;
-use crate::access::{Principal, Scope, is_known};
+use crate::access::Principal;
+use crate::access::scope::Scope;
 use crate::app::{App, SharedApp};
 use crate::cache::shared::GoodUntil;
 use crate::error::{Error, Result};
@@ -34,9 +37,21 @@ impl RequestState {
         self.principal.as_ref().map(|principal| principal.id.clone()).unwrap_or_default()
     }
 
-    /// True if the client may read boards that are not public.
-    pub fn reads_private(&self) -> bool {
-        is_known(self.principal.as_deref())
+    /// The boards that the client sees.
+    pub fn seen(&self) -> &Seen {
+        self.principal.as_ref().map_or(&Seen::Public, |principal| &principal.seen)
+    }
+
+    /// The client, if some members may be hidden from it.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if SQL must be asked and does not answer.
+    pub async fn viewer(&self, app: &App) -> Result<Option<Viewer>> {
+        if *self.seen() == Seen::All || !app.private_boards.exist(&app.deployment.lookups).await? {
+            return Ok(None);
+        }
+        let member = self.principal.as_ref().and_then(|principal| principal.member.clone());
+        Ok(Some(Viewer { seen: self.seen().clone(), member }))
     }
 
     /// Spends points on work that is about to be done, beyond what the text of the query costs.
@@ -50,7 +65,7 @@ impl RequestState {
     /// Checks that the client has a scope.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` without a token, `FORBIDDEN` with one of a lesser scope.
+    /// `UNAUTHENTICATED` without a token, `FORBIDDEN` with one of other scopes.
     pub fn require(&self, scope: Scope) -> Result<&Principal> {
         let missing = || {
             Error::unauthenticated(format!(
@@ -59,13 +74,13 @@ impl RequestState {
             ))
         };
         let principal = self.principal.as_deref().ok_or_else(missing)?;
-        if principal.scope >= scope {
+        if principal.may(scope) {
             return Ok(principal);
         }
+        let others = principal.scopes.words();
         Err(Error::forbidden(format!(
-            "this needs an access token with scope {}; yours has {}",
-            scope.name(),
-            principal.scope.name()
+            "this needs an access token with scope {}; yours has {others}",
+            scope.name()
         )))
     }
 }

@@ -20,6 +20,7 @@ use ranking::store::read::Standings as Read;
 
 use super::board::Board;
 use super::board::window::BoardWindow;
+use super::guard::Needs;
 use super::member::friend::{FriendEntry, FriendTotal, FriendsPage, friends_page};
 use super::price::{self, LookUp};
 use super::request::state;
@@ -228,8 +229,10 @@ impl Standings {
     }
 
     /// The entries of a member's friends, in rank order, with their positions among the friends and
-    /// their ranks among all members. A page cursor continues in its own period.
+    /// their ranks among all members. A page cursor continues in its own period. For the
+    /// member's own token and services of scope friends, unless `LAUREL_MEMBERS` is public.
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the field")]
+    #[graphql(guard = "Needs::FriendsOf(&member)")]
     async fn friends(
         &self,
         ctx: &Context<'_>,

@@ -24,7 +24,8 @@ use super::member::input::AttributeInput;
 use super::price;
 use super::request::{RequestState, app, state};
 use super::types::scalar::{DateTime, Decimal, Json, OfItem};
-use crate::access::{Principal, Scope};
+use crate::access::Principal;
+use crate::access::scope::Scope;
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
@@ -296,7 +297,7 @@ async fn submit_by_partition(
     }
     let ack = input.ack.unwrap_or(Durability::Applied);
     let placed = by_partition.into_iter().map(|(partition, (indices, submissions))| async move {
-        let answers = submit_to(app, state, partition, submissions, ack).await;
+        let answers = submit_to(app, state, board, partition, submissions, ack).await;
         indices.into_iter().zip(answers)
     });
     outcomes.extend(futures::future::join_all(placed).await.into_iter().flatten());
@@ -349,6 +350,7 @@ fn read(
 async fn submit_to(
     app: &App,
     state: &RequestState,
+    board: &CachedBoard,
     partition: PartitionNo,
     submissions: Vec<Submission>,
     ack: Durability,
@@ -365,7 +367,7 @@ async fn submit_to(
     };
     let accepted = members.into_iter().zip(&placed.verdicts);
     let accepted = accepted.filter(|(_, verdict)| matches!(verdict, Verdict::Accepted { .. }));
-    app.recent_members.insert(accepted.map(|(member, _)| member));
+    app.recent_members.insert(&board.row, accepted.map(|(member, _)| member));
     match ack {
         Durability::Applied => placed.verdicts.into_iter().map(Ok).collect(),
         Durability::Durable => durable::confirm(app, partition, &sent, placed).await,

@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use tokio::time::sleep;
 
 use super::board::named;
+use super::guard::Needs;
 use super::price;
 use super::request::{app, state};
 use super::standings::entries::EntryConnection;
@@ -71,6 +72,7 @@ impl Subscription {
     /// The first entries of standings, pushed when one of them has changed: a member, a score, a
     /// time, their order, or if there are more. Fields about other things are those of that
     /// instant; alone they push nothing. When a period ends, the next one follows.
+    #[graphql(guard = "Needs::Nothing")]
     async fn top(
         &self,
         ctx: &Context<'_>,
@@ -95,6 +97,7 @@ impl Subscription {
     /// A member's entry in standings, pushed when its score, its time or its rank has changed, also
     /// when others push it down; null while the member has none. When a period ends, the next one
     /// follows.
+    #[graphql(guard = "Needs::Nothing")]
     async fn entry(
         &self,
         ctx: &Context<'_>,

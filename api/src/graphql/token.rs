@@ -6,17 +6,24 @@ use std::time::Duration;
 use async_graphql::connection::{Edge, EmptyFields};
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 use entity::access_token as row;
+use entity::board::seen::Seen;
 use ranking::id::MemberId;
+use tokio::time::timeout;
 
+use super::guard::Needs;
 use super::member::Member;
 use super::price;
 use super::request::{app, state};
 use super::types::connection::{Connection, PageCursor, limit};
-use super::types::global_id::GlobalId;
+use super::types::global_id::{BoardName, GlobalId};
 use super::types::scalar::{DateTime, text};
-use crate::access::{self, LIFETIME_HOURS_MAX, NewToken, Scope};
+use crate::access::creation::{self, LIFETIME_HOURS_MAX, NewToken};
+use crate::access::scope::{Scope, Scopes};
 use crate::app::App;
 use crate::error::{Error, ErrorCode, Result};
+
+/// How long Redis may take to note that a token was revoked.
+const NOTE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An access token. Its secret cannot be read.
 pub struct AccessToken(row::Model);
@@ -34,14 +41,25 @@ impl AccessToken {
         self.0.name.as_deref()
     }
 
-    /// The scopes that it grants.
+    /// The scopes that it grants, also those that others include.
     async fn scopes(&self) -> Vec<Scope> {
-        Scope::from(self.0.scope).included()
+        Scopes::parse(&self.0.scopes).list()
     }
 
     /// The only member that it speaks for; null for a token of a service.
     async fn member(&self) -> Option<Member> {
         self.0.member.as_deref().map(Member::named)
+    }
+
+    /// The global ids of the only boards that it sees, at most 100, deleted ones too; null if it is
+    /// not bound to any.
+    async fn board_ids(&self, ctx: &Context<'_>) -> Result<Option<Vec<ID>>> {
+        let Seen::Listed(numbers) = self.0.seen() else { return Ok(None) };
+        state(ctx).spend(numbers.len() as u64 * price::BOARD_ROW)?;
+        let boards = state(ctx).loaders.boards(numbers).await?;
+        let mut names: Vec<BoardName> = boards.values().map(|board| BoardName::of(board)).collect();
+        names.sort_by_key(|name| name.no);
+        Ok(Some(names.into_iter().map(|name| GlobalId::Board(name).to_text().into()).collect()))
     }
 
     /// The time of creation.
@@ -54,6 +72,11 @@ impl AccessToken {
         self.0.expires_at_ms.map(DateTime)
     }
 
+    /// The last use, to a minute; null if it was never used.
+    async fn last_used_at(&self) -> Option<DateTime> {
+        self.0.last_used_at_ms.map(DateTime)
+    }
+
     /// The time of its revocation; null unless it was revoked.
     async fn revoked_at(&self) -> Option<DateTime> {
         self.0.revoked_at_ms.map(DateTime)
@@ -63,12 +86,15 @@ impl AccessToken {
 /// A token to be made.
 #[derive(InputObject)]
 pub struct CreateAccessTokenInput {
-    /// The greatest scope that it grants; it grants those below, too.
-    scope: Scope,
+    /// The scopes that it grants, at least one; each includes READ, and ADMIN includes all.
+    scopes: Vec<Scope>,
     /// A name that tells what it is for, at most 200 characters.
     name: Option<String>,
-    /// The key of the only member that it speaks for. Not with scope ADMIN.
+    /// The key of the only member that it speaks for. Not with scope MODERATE or ADMIN.
     member: Option<String>,
+    /// The slugs of the only boards that it sees, at most 100, private ones among them; by default
+    /// it sees all public boards. Not with scope ADMIN, which sees all boards.
+    boards: Option<Vec<String>>,
     /// The time for which it works, in seconds: at most 315,360,000, which are ten years of 365
     /// days. By default it does not expire.
     lifetime_seconds: Option<i32>,
@@ -102,7 +128,7 @@ pub(crate) async fn create(
     app: &App,
     input: CreateAccessTokenInput,
 ) -> Result<CreateAccessTokenPayload> {
-    let CreateAccessTokenInput { scope, name, member, lifetime_seconds } = input;
+    let CreateAccessTokenInput { scopes, name, member, boards, lifetime_seconds } = input;
     let name = name.map(|name| text("name", name)).transpose();
     let name = name.map_err(|error| error.within("input"))?;
     let member = member.as_deref().map(MemberId::for_new).transpose();
@@ -117,13 +143,14 @@ pub(crate) async fn create(
         })
     });
     let member = member.map(|member| member.to_string());
-    let new = NewToken { scope, name, member, lifetime: lifetime.transpose()? };
+    let new = NewToken { scopes, name, member, boards, lifetime: lifetime.transpose()? };
     let now_ms = app.deployment.clock.now_ms();
-    let (row, token) = access::create(&app.deployment.db, new, now_ms).await?;
+    let (row, token) = creation::create(&app.deployment.db, new, now_ms).await?;
     Ok(CreateAccessTokenPayload { access_token: AccessToken(row), token })
 }
 
-/// Revokes a token: at once in this process, within a second in others.
+/// Revokes a token: at once in this process, within a second in others. They learn of it by SQL or
+/// by Redis, whichever they reach.
 pub(crate) async fn revoke(
     app: &App,
     input: &RevokeAccessTokenInput,
@@ -136,15 +163,23 @@ pub(crate) async fn revoke(
         return Err(unknown());
     };
     let (db, now_ms) = (&app.deployment.db, app.deployment.clock.now_ms());
-    row::revoke(db, &id, now_ms).await?;
+    app.access.revoke(&id).await;
+    let note = timeout(NOTE_TIMEOUT, app.deployment.store.note_revoked(&id));
+    let (revoked, noted) = tokio::join!(row::revoke(db, &id, now_ms), note);
+    if let Err(error) = noted
+        .map_err(|_| "no answer".into())
+        .and_then(|noted| noted.map_err(|error| error.to_string()))
+    {
+        tracing::warn!(error, "Redis does not tell other processes of a revoked token; SQL does");
+    }
+    revoked?;
     let row = row::find(db, &id).await?.ok_or_else(unknown)?;
-    app.access.forget(&row.hash).await;
     Ok(RevokeAccessTokenPayload { access_token: AccessToken(row) })
 }
 
 /// The token of an id.
 pub(crate) async fn find(ctx: &Context<'_>, id: &str) -> Result<Option<AccessToken>> {
-    state(ctx).require(Scope::Admin)?;
+    Needs::Scope(Scope::Admin).met(ctx)?;
     state(ctx).spend(price::select(1))?;
     Ok(row::find(&app(ctx).deployment.reads, id).await?.map(AccessToken))
 }
@@ -155,7 +190,6 @@ pub(crate) async fn list(
     first: Option<i32>,
     after: Option<&str>,
 ) -> Result<Connection<AccessToken, EmptyFields>> {
-    state(ctx).require(Scope::Admin)?;
     let limit = limit("first", first)?;
     let after_place = after.map(PageCursor::place::<(i64, String)>).transpose();
     let after_place = after_place.map_err(|error| error.at("after"))?;

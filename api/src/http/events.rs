@@ -147,6 +147,10 @@ impl Events {
             tokio::select! {
                 biased;
                 () = reached(&mut self.stages, Stage::Ending) => return None,
+                () = self.login.revoked(&self.service) => {
+                    self.is_over = true;
+                    return Some((expired(), self));
+                }
                 // Before the answers, which a slow reader may find ready each time.
                 () = sleep_until(due) => {
                     if Instant::now() >= self.ends_at {

@@ -20,7 +20,7 @@ use super::operation::{Operation, Update, one};
 use super::rates::{Client, RetryAfter};
 use super::response::server_error;
 use super::sockets::Memory;
-use crate::access::{Principal, Scope};
+use crate::access::Principal;
 use crate::error::ErrorCode;
 use crate::graphql::subscription::Following;
 use crate::live::RETRY_PAUSE;
@@ -60,8 +60,9 @@ impl Default for Feeds {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Question {
     text: AnswerKey,
-    /// The scope, and if it is that of a player.
-    rights: Option<(Scope, bool)>,
+    /// The rights of the client, without the token that they came by, nor the member unless the
+    /// answers depend on it.
+    rights: Option<Arc<Principal>>,
 }
 
 /// A document that is executed after each change of what it follows.
@@ -96,7 +97,10 @@ impl Feeds {
             Ok(memory) => memory,
             Err(error) => return one(Update::refusal(vec![server_error(error)])),
         };
-        let rights = principal.map(|principal| (principal.scope, principal.is_player));
+        let rights = principal.map(|principal| {
+            let member = principal.member.clone().filter(|_| operation.is_personal());
+            Arc::new(Principal { member, ..principal.rights() })
+        });
         let question = Question { text: operation.question(), rights };
         let mut feeds = self.lock();
         let known = feeds.get(&question).and_then(Weak::upgrade);
@@ -130,13 +134,8 @@ impl Feed {
         operation: Arc<Operation>,
     ) -> Self {
         let (sender, updates) = watch::channel(None);
-        // The rights alone count: answers must not depend on the token that came first.
-        let principal = question.rights.map(|(scope, is_player)| {
-            let id = "".into();
-            Arc::new(Principal { id, scope, member: None, is_player, expires_at_ms: None })
-        });
+        let asker = (client, question.rights.clone());
         let taken = Arc::new(Notify::new());
-        let asker = (client, principal);
         let executing = push(service.clone(), operation, asker, sender, taken.clone());
         let _executing = AbortOnDropHandle::new(tokio::spawn(executing));
         Self { question, service, updates, taken, _executing }

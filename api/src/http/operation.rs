@@ -25,6 +25,9 @@ use crate::graphql::request::RequestState;
 use crate::graphql::subscription::Following;
 use crate::loader::Loaders;
 
+/// Fields whose answers depend on the member that the client is.
+const PERSONAL: [&str; 5] = ["friends", "events", "eventId", "mergedInto", "viewer"];
+
 /// An operation that was checked.
 pub struct Operation {
     query: String,
@@ -106,6 +109,11 @@ impl Operation {
     /// True if it costs so much that light ones must not wait for it.
     pub fn is_heavy(&self) -> bool {
         self.cost.points > LIGHT_POINTS_MAX
+    }
+
+    /// True if its answers may depend on the member that the client is.
+    pub fn is_personal(&self) -> bool {
+        PERSONAL.into_iter().any(|field| self.query.contains(field))
     }
 
     /// Everything that its answers depend on, besides the rights of the client.

@@ -11,6 +11,7 @@
 //! | [`message`] | the messages of client and server, as far as a session looks at them |
 
 pub mod close;
+mod entering;
 pub(crate) mod executor;
 mod message;
 mod session;

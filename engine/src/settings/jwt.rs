@@ -24,13 +24,13 @@ pub struct JwtSettings {
     /// The audience that players' tokens must name (aud). Needed once a secret or keys are given.
     #[arg(long, env = "LAUREL_JWT_AUDIENCE", value_name = "TEXT")]
     pub jwt_audience: Option<String>,
-    /// The claim that says what a player may do: read or submit, in a text or a list of words, also
-    /// as laurel:read and laurel:submit. Other words mean nothing.
+    /// The claim that says what a player may do: read, submit or friends, in a text or a list of
+    /// words, also as laurel:read and so on. Other words mean nothing.
     #[arg(long, env = "LAUREL_JWT_SCOPE_CLAIM", default_value = "scope", value_name = "NAME")]
     pub jwt_scope_claim: String,
-    /// The scope of a player whose token names none.
-    #[arg(long, env = "LAUREL_JWT_SCOPE", default_value = "read", value_name = "SCOPE", value_parser = ["read", "submit"])]
-    pub jwt_scope: String,
+    /// The scopes of a player whose token names none, with commas between them.
+    #[arg(long, env = "LAUREL_JWT_SCOPE", default_value = "read", value_name = "SCOPES", value_delimiter = ',', value_parser = ["read", "submit", "friends"])]
+    pub jwt_scope: Vec<String>,
     /// How far the clocks of the issuer and of this server may be apart, in seconds, 0 to 300.
     #[arg(long, env = "LAUREL_JWT_LEEWAY_SECONDS", default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(0..=300))]
     pub jwt_leeway_seconds: u32,

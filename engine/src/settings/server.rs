@@ -12,9 +12,27 @@ pub struct HttpSettings {
     /// Lets anyone read public boards without an access token.
     #[arg(long, env = "LAUREL_PUBLIC_READS", default_value_t = true, action = clap::ArgAction::Set)]
     pub public_reads: bool,
+    /// The clients that search for members, and see their friends and histories: public (all), tokens
+    /// (searches with any access token, the rest for the member itself and for services), or self
+    /// (searches for moderators only).
+    #[arg(long, env = "LAUREL_MEMBERS", default_value = "tokens", value_name = "WHO")]
+    pub members: MembersFor,
     /// Leaves the background work to `laurel worker`.
     #[arg(long)]
     pub no_workers: bool,
+}
+
+/// The clients that search for members, and see their friends and histories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum MembersFor {
+    /// All clients.
+    Public,
+    /// Searches for clients with an access token; the rest for the member itself, and for tokens
+    /// that need it.
+    Tokens,
+    /// As above, and searches for moderators.
+    #[value(name = "self")]
+    Itself,
 }
 
 /// The sizes of the server's caches, and the age of their contents.

@@ -3,6 +3,7 @@
 use ranking::score::format::ScoreFormat;
 use serde::{Deserialize, Serialize};
 
+use super::seen::Seen;
 use crate::member::fold_name;
 
 /// The texts and tags by which people know a board, as JSON in the column `display`.
@@ -39,8 +40,8 @@ pub fn search_lines(slug: &str, title: &str, tags: &[String]) -> String {
 /// The boards to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Filter {
-    /// True for those that all clients may read, alone.
-    pub public_only: bool,
+    /// The boards that the client sees.
+    pub seen: Seen,
     /// A part of the slug or the title, whatever its case.
     pub text: Option<String>,
     /// Tags that a board has, all of them.

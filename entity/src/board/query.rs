@@ -12,6 +12,7 @@ use sea_orm::{
 };
 
 use super::display::Filter;
+use super::seen::Seen;
 use super::{ActiveModel, Column, Entity, Model, Visibility};
 use crate::error::Result;
 use crate::sql::first_rows;
@@ -163,6 +164,13 @@ pub async fn changed_after(
     later.order_by_asc(Column::Change).limit(limit).all(db).await
 }
 
+/// True if there is a private board.
+pub async fn has_private(db: &impl ConnectionTrait) -> Result<bool, DbErr> {
+    let private = living().filter(Column::Visibility.eq(Visibility::Private)).limit(1);
+    let found: Option<i64> = private.select_only().column(Column::No).into_tuple().one(db).await?;
+    Ok(found.is_some())
+}
+
 /// The board of a slug, unless it was deleted.
 pub async fn of_slug(db: &impl ConnectionTrait, slug: &str) -> Result<Option<Model>, DbErr> {
     living().filter(Column::Slug.eq(slug)).one(db).await
@@ -213,12 +221,12 @@ pub async fn count(db: &impl ConnectionTrait, filter: &Filter) -> Result<u64, Db
     filtered(filter).count(db).await
 }
 
-/// A page of the boards on which a member has an entry in `all`, by number: at most `limit` after a
-/// number; and true if there are more.
+/// A page of the boards that a client sees and on which a member has an entry in `all`, by number:
+/// at most `limit` after a number; and true if there are more.
 pub async fn of_member(
     db: &impl ConnectionTrait,
     member: &str,
-    public_only: bool,
+    seen: &Seen,
     after: Option<i64>,
     limit: usize,
 ) -> Result<(Vec<Model>, bool), DbErr> {
@@ -231,16 +239,13 @@ pub async fn of_member(
     if let Some(after) = after {
         theirs = theirs.filter(standing::Column::BoardNo.gt(after));
     }
-    let filter = Filter { public_only, ..Filter::default() };
-    let select = filtered(&filter).filter(Column::No.in_subquery(theirs.into_query()));
+    let select =
+        living().filter(seen.condition()).filter(Column::No.in_subquery(theirs.into_query()));
     first_rows(db, select.order_by_asc(Column::No), limit).await
 }
 
 fn filtered(filter: &Filter) -> Select<Entity> {
-    let mut select = living();
-    if filter.public_only {
-        select = select.filter(Column::Visibility.eq(Visibility::Public));
-    }
+    let select = living().filter(filter.seen.condition());
     filter.patterns().fold(select, |select, pattern| {
         select.filter(Column::Search.like(LikeExpr::new(pattern).escape('!')))
     })

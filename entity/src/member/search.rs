@@ -3,6 +3,7 @@
 use sea_orm::entity::prelude::*;
 use sea_orm::{Condition, QueryOrder, QuerySelect};
 
+use super::hidden::Viewer;
 use super::{Column, Entity, Model, fold_name};
 
 /// The prefix of a search, as it is for keys, and in lower case for names.
@@ -10,12 +11,14 @@ use super::{Column, Entity, Model, fold_name};
 pub struct Prefix {
     key: String,
     name: String,
+    /// The client, if there are members that it does not see.
+    viewer: Option<Viewer>,
 }
 
 impl Prefix {
-    /// The prefix that a client typed.
-    pub fn new(text: &str) -> Self {
-        Self { key: text.to_owned(), name: fold_name(text) }
+    /// The prefix that a client typed, if there may be members that it does not see.
+    pub fn new(text: &str, viewer: Option<Viewer>) -> Self {
+        Self { key: text.to_owned(), name: fold_name(text), viewer }
     }
 
     /// At most `limit` members whose key begins with the prefix, by key, after a key.
@@ -25,7 +28,7 @@ impl Prefix {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Model>, DbErr> {
-        let mut by_key = Entity::find().filter(self.of_key());
+        let mut by_key = self.seen().filter(self.of_key());
         if let Some(key) = after {
             by_key = by_key.filter(Column::Key.gt(key));
         }
@@ -40,7 +43,7 @@ impl Prefix {
         after: Option<(&str, &str)>,
         limit: usize,
     ) -> Result<Vec<Model>, DbErr> {
-        let mut by_name = Entity::find().filter(self.of_name_only());
+        let mut by_name = self.seen().filter(self.of_name_only());
         if let Some((name, key)) = after {
             let same_name =
                 Condition::all().add(Column::NameFolded.eq(name)).add(Column::Key.gt(key));
@@ -57,9 +60,15 @@ impl Prefix {
 
     /// The number of members whose key or name begins with the prefix.
     pub async fn count(&self, db: &impl ConnectionTrait) -> Result<u64, DbErr> {
-        let by_key = Entity::find().filter(self.of_key()).count(db).await?;
-        let by_name = Entity::find().filter(self.of_name_only()).count(db).await?;
+        let by_key = self.seen().filter(self.of_key()).count(db).await?;
+        let by_name = self.seen().filter(self.of_name_only()).count(db).await?;
         Ok(by_key + by_name)
+    }
+
+    /// The members that the client sees.
+    fn seen(&self) -> Select<Entity> {
+        let hidden = self.viewer.as_ref().map(|viewer| viewer.hidden().not());
+        Entity::find().filter(Condition::all().add_option(hidden))
     }
 
     fn of_key(&self) -> Condition {

@@ -24,6 +24,7 @@
 //! laurel:{3}:recovery       the token of the process that recovers the partition; expires
 //! laurel:{3}:nowhere        never exists
 //! laurel:{0}:changes        the number of the last change of a board in SQL, in one partition only
+//! laurel:{0}:revoked        stream of the ids of access tokens that were revoked lately, likewise
 //! laurel:{3}:z:12.1:region%3Aeu:daily:2025-09-03
 //!            │ │  │ │         │     └ period       sorted set: member → rank key as a double
 //!            │ │  │ │         └ window
@@ -83,11 +84,12 @@ impl KeySpace {
     }
 
     /// True for a key that may be in a partition that no deployment has: the owner itself, the
-    /// token of a recovery, the number of changes, and what is staged.
+    /// token of a recovery, the number of changes, revoked tokens, and what is staged.
     pub fn may_be_unowned(&self, partition: PartitionNo, key: &str) -> bool {
         key == self.owner(partition)
             || key == self.recovery(partition)
             || key == self.changes()
+            || key == self.revoked()
             || key.starts_with(&self.of(partition, "stage:"))
     }
 
@@ -105,6 +107,11 @@ impl KeySpace {
     /// String: the number of the last change of a board that SQL has had. One for all partitions.
     pub fn changes(&self) -> String {
         self.of(PartitionNo(0), "changes")
+    }
+
+    /// Stream: the ids of access tokens that were revoked lately. One for all partitions.
+    pub fn revoked(&self) -> String {
+        self.of(PartitionNo(0), "revoked")
     }
 
     /// Stream: commits that SQL does not have yet, after the last ones that it has.

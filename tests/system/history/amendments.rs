@@ -294,8 +294,9 @@ async fn an_event_says_what_was_accepted_and_what_it_voids() {
 
 #[tokio::test]
 async fn events_of_a_private_board_are_seen_with_a_token_only() {
-    let (_deployment, api) = board(Sql::Sqlite, Redis::Private).await;
+    let (deployment, api) = board(Sql::Sqlite, Redis::Private).await;
     api.create_board(json!({ "slug": "p", "visibility": "PRIVATE" })).await;
+    submit_durably(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;
     submit_durably(&api, "p", json!([{ "member": "ann", "score": 1 }])).await;
     let id = events(&api, "p", "ann").await[0]["id"].clone();
     let text = "
@@ -305,9 +306,13 @@ async fn events_of_a_private_board_are_seen_with_a_token_only() {
                 events(board: \"p\") { totalCount } none: events(board: \"none\") { totalCount }
             }
         }";
-    let public = api.ask(None, text, json!({ "id": id })).await;
     let expected = json!({ "node": null, "member": { "events": null, "none": null } });
+    let moderates = deployment.new_token(&["--scope", "moderate"]).await;
+    let public = api.ask(Some(&moderates), text, json!({ "id": id })).await;
     assert_eq!(public.body, json!({ "data": expected }));
+    let anyone = api.ask(None, text, json!({ "id": id })).await;
+    assert_eq!(anyone.body["data"]["node"], Value::Null);
+    assert_eq!(anyone.codes(), ["UNAUTHENTICATED"; 2]);
     let seen = api.data(text, json!({ "id": id })).await;
     let expected =
         json!({ "node": { "id": id }, "member": { "events": { "totalCount": 1 }, "none": null } });

@@ -50,7 +50,7 @@ async fn graphiql_works_in_a_browser_and_asks_no_other_host() {
     assert_eq!(answers["SubmitScores"]["data"]["submitScores"]["accepted"], 2);
     assert_eq!(
         answers["typed"],
-        json!({ "data": { "viewer": { "scopes": ["READ", "SUBMIT", "ADMIN"] } } })
+        json!({ "data": { "viewer": { "scopes": ["READ", "SUBMIT", "FRIENDS", "MODERATE", "ADMIN"] } } })
     );
     // The token is kept for the tab only.
     let [session, local] = seen["kept"].as_array().unwrap().as_slice() else {

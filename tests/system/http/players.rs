@@ -113,7 +113,9 @@ async fn a_player_is_the_member_of_the_token_and_may_what_it_says() {
         (json!(["email", "submit"]), json!(["READ", "SUBMIT"]), true),
         (json!("read"), json!(["READ"]), false),
         (json!("admin"), json!(["READ"]), false),
-        (json!("laurel:admin submit"), json!(["READ", "SUBMIT"]), true),
+        (json!("laurel:admin submit moderate"), json!(["READ", "SUBMIT"]), true),
+        (json!(["friends", "submit"]), json!(["READ", "SUBMIT", "FRIENDS"]), true),
+        (json!("laurel:friends"), json!(["READ", "FRIENDS"]), false),
         (json!(7), json!(["READ"]), false),
         (Value::Null, json!(["READ"]), false),
     ] {
@@ -137,7 +139,7 @@ async fn a_player_is_the_member_of_the_token_and_may_what_it_says() {
     let public = json!([{ "slug": "own" }, { "slug": "served" }]);
     assert_eq!(read, json!({ "board": null, "boards": { "nodes": public } }));
     // The server's own tokens go on.
-    let service = deployment.new_token(&["--scope", "submit"]).await;
+    let service = deployment.new_token(&["--scope", "submit", "--boards", "secret"]).await;
     assert_eq!(submit(&service, "secret", "bob").await, None);
 }
 

@@ -28,13 +28,13 @@ async fn a_first_start_writes_an_admin_token_once() {
     let viewer = api.ask(Some(&token), "{ viewer { scopes member { key } } }", json!({})).await;
     assert_eq!(
         viewer.body["data"]["viewer"],
-        json!({ "scopes": ["READ", "SUBMIT", "ADMIN"], "member": null })
+        json!({ "scopes": ["READ", "SUBMIT", "FRIENDS", "MODERATE", "ADMIN"], "member": null })
     );
     drop(api);
     let api = Api::spawn(&deployment, &[], token).await;
     assert!(!api.printed().contains("admin token"), "{}", api.printed());
     api.wait_until_ready().await;
-    assert_eq!(api.data("{ viewer { scopes } }", json!({})).await["viewer"]["scopes"][2], "ADMIN");
+    assert_eq!(api.data("{ viewer { scopes } }", json!({})).await["viewer"]["scopes"][4], "ADMIN");
     assert_eq!(
         api.ask(None, "{ viewer { scopes } }", json!({})).await.body["data"]["viewer"],
         Value::Null

@@ -21,7 +21,7 @@ async fn npm_s_graphql_ws_and_graphql_sse_subscribe() {
     let scores = json!(["1", "2", "3"]);
     assert_eq!(seen["ws"], scores, "{seen}");
     assert_eq!(seen["sse"], scores, "{seen}");
-    assert_eq!(seen["query"], json!(["READ", "SUBMIT", "ADMIN"]), "{seen}");
+    assert_eq!(seen["query"], json!(["READ", "SUBMIT", "FRIENDS", "MODERATE", "ADMIN"]), "{seen}");
     assert_eq!(seen["wrongToken"], 4403, "{seen}");
     assert_eq!(seen["refused"], "NOT_FOUND", "{seen}");
 }

@@ -43,7 +43,7 @@ async fn a_token_comes_in_connection_init_or_in_the_header_of_the_upgrade() {
     assert_eq!(asked(&api, Some(&token), json!({}), VIEWER).await, viewer);
     let admin = json!({ "token": api.token() });
     let scopes = asked(&api, Some(&token), admin, VIEWER).await["data"]["viewer"]["scopes"].take();
-    assert_eq!(scopes, json!(["READ", "SUBMIT", "ADMIN"]));
+    assert_eq!(scopes, json!(["READ", "SUBMIT", "FRIENDS", "MODERATE", "ADMIN"]));
     let none = asked(&api, None, json!({}), VIEWER).await;
     assert_eq!(none, json!({ "data": { "viewer": null } }));
 }
@@ -68,13 +68,17 @@ async fn a_wrong_token_closes_the_socket_and_a_missing_one_where_reads_need_it()
 }
 
 #[tokio::test]
-async fn a_private_board_is_pushed_to_tokens_only() {
+async fn a_private_board_is_pushed_to_its_tokens_only() {
     let api = api_with(&[]).await;
-    let token = api.deployment().new_token(&["--scope", "read"]).await;
+    let token = api.deployment().new_token(&["--scope", "read", "--boards", "secret"]).await;
     let mut member = Subscriber::connect(&api, Some(&token)).await;
     member.subscribe("1", SECRET, json!({})).await;
     assert_eq!(member.data("1").await["top"]["nodes"][0]["score"], "7");
     // The same document without a token shares nothing with it.
+    let other = api.deployment().new_token(&["--scope", "read"]).await;
+    let mut other = Subscriber::connect(&api, Some(&other)).await;
+    other.subscribe("1", SECRET, json!({})).await;
+    assert_eq!(other.next().await["type"], "error");
     let mut anyone = Subscriber::connect(&api, None).await;
     for (id, query) in [("1", SECRET.to_owned()), ("2", SECRET.replace("secret", "absent"))] {
         anyone.subscribe(id, &query, json!({})).await;
@@ -91,7 +95,7 @@ async fn a_private_board_is_pushed_to_tokens_only() {
 #[tokio::test]
 async fn a_token_that_expires_closes_its_socket_and_ends_its_stream() {
     let api = api_with(&[]).await;
-    let token = api.deployment().new_token(&["--scope", "read", "--expires", "3s"]).await;
+    let token = api.deployment().new_token(&["--scope", "admin", "--expires", "3s"]).await;
     let mut socket = Subscriber::connect(&api, Some(&token)).await;
     socket.subscribe("1", SECRET, json!({})).await;
     socket.data("1").await;

@@ -96,8 +96,9 @@ async fn a_member_that_has_only_just_scored_can_have_friends() {
 async fn a_token_changes_the_friendships_that_are_its_own() {
     let (deployment, api) = start_with_members(Sql::Sqlite, &["ann", "bob", "cy"]).await;
     let read = deployment.new_token(&["--scope", "read"]).await;
-    let own = deployment.new_token(&["--scope", "submit", "--member", "ann"]).await;
-    let service = deployment.new_token(&["--scope", "submit"]).await;
+    let own = deployment.new_token(&["--scope", "friends", "--member", "ann"]).await;
+    let service = deployment.new_token(&["--scope", "friends"]).await;
+    let submits = deployment.new_token(&["--scope", "submit,moderate"]).await;
     let reads_own = deployment.new_token(&["--scope", "read", "--member", "ann"]).await;
     for text in [ADD_FRIEND, REMOVE_FRIEND] {
         for (token, pair, codes) in [
@@ -105,6 +106,7 @@ async fn a_token_changes_the_friendships_that_are_its_own() {
             (Some("laurel_no_token"), ("ann", "bob"), &["UNAUTHENTICATED"]),
             (Some(&*read), ("ann", "bob"), &["FORBIDDEN"]),
             (Some(&*reads_own), ("ann", "bob"), &["FORBIDDEN"]),
+            (Some(&*submits), ("ann", "bob"), &["FORBIDDEN"]),
             (Some(&*own), ("bob", "ann"), &["FORBIDDEN"]),
             (Some(&*own), ("bob", "cy"), &["FORBIDDEN"]),
             (Some(&*own), ("ann", "bob"), &[]),

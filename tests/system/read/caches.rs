@@ -146,7 +146,7 @@ async fn what_is_private_is_not_in_the_shared_cache() {
         // An answer for a token is for no other client.
         for _ in 0..2 {
             assert_eq!(api.data(TOP, json!({})).await["board"]["title"], "b");
-            assert_eq!(api.data(viewer, json!({})).await["viewer"]["scopes"][2], "ADMIN");
+            assert_eq!(api.data(viewer, json!({})).await["viewer"]["scopes"][4], "ADMIN");
             assert_eq!(seen(&api, TOP).await, Value::Null);
             let answer = api.ask(None, viewer, json!({})).await;
             assert_eq!(answer.body["data"], json!({ "viewer": null, "board": null }));

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::input::no_board;
 use super::{Board, find};
-use crate::access::Scope;
+use crate::access::scope::Scope;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::event::amendment::on_present_board;

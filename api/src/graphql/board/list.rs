@@ -4,6 +4,7 @@ use async_graphql::connection::Edge;
 use async_graphql::{Context, Object, Result};
 use entity::board as row;
 use entity::board::display::Filter;
+use entity::board::seen::Seen;
 use ranking::id::check_slug;
 
 use super::Board;
@@ -67,13 +68,13 @@ pub(crate) fn filter(
     tags: &[String],
 ) -> crate::error::Result<Filter> {
     let text = text.map(|text| checked_text("query", text)).transpose()?;
-    let public_only = !state.reads_private();
-    Ok(Filter { public_only, text, tags: checked_tags(tags)? })
+    Ok(Filter { seen: state.seen().clone(), text, tags: checked_tags(tags)? })
 }
 
 /// Pays for a search, in which SQL may look at every board.
 async fn pay_search(ctx: &Context<'_>) -> crate::error::Result<()> {
-    let all = price::total(state(ctx), Total::Boards(Filter::default()), |_| 0).await?;
+    let every = Filter { seen: Seen::All, ..Filter::default() };
+    let all = price::total(state(ctx), Total::Boards(every), |_| 0).await?;
     state(ctx).spend(price::counted_rows(all))
 }
 

@@ -70,8 +70,7 @@ pub(crate) async fn page(
     let place = place.map_err(|error| error.at("after"))?;
     state(ctx).spend(price::select(limit + 1))?;
     let db = &app(ctx).deployment.reads;
-    let public_only = !state(ctx).reads_private();
-    let (rows, has_next) = row::of_member(db, key, public_only, place, limit).await?;
+    let (rows, has_next) = row::of_member(db, key, state(ctx).seen(), place, limit).await?;
     let mut page = MemberBoards::new(place.is_some(), has_next);
     for row in rows {
         let (cursor, board) = (PageCursor::of(&row.no), CachedBoard::new(row)?);

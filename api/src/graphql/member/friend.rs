@@ -9,6 +9,7 @@ use ranking::store::read::RankedEntry;
 
 use super::Member;
 use crate::error::Error;
+use crate::graphql::guard::Needs;
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
 use crate::graphql::standings::entry::Entry;
@@ -110,6 +111,7 @@ pub(crate) async fn find(
     member: &str,
     friend: &str,
 ) -> crate::error::Result<Option<FriendEntry>> {
+    Needs::FriendsOf(member).met(ctx)?;
     let _reading = state(ctx).loaders.reading();
     let member = MemberId::new(member)?;
     let all = ranking(ctx, standings, &member).await?;

@@ -7,7 +7,7 @@ use ranking::id::MemberId;
 use ranking::shown;
 
 use super::Member;
-use crate::access::Scope;
+use crate::access::scope::Scope;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::request::{app, state};
 use crate::graphql::standings::member_id;
@@ -84,7 +84,7 @@ async fn both(
     member: &str,
     friend: &str,
 ) -> crate::error::Result<([MemberId; 2], [Member; 2])> {
-    let principal = state(ctx).require(Scope::Submit)?;
+    let principal = state(ctx).require(Scope::Friends)?;
     if let Some(own) = principal.member.as_deref().filter(|own| *own != member) {
         return Err(Error::forbidden(format!(
             "this access token may change friendships of {own} only"

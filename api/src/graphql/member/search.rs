@@ -61,11 +61,13 @@ pub(crate) async fn search(
         Error::bad_input("invalid prefix: expected 1 to 128 bytes without control characters")
             .at("prefix")
     })?;
-    let prefix = Prefix::new(prefix);
+    let viewer = state(ctx).viewer(app(ctx)).await?;
+    let hides = if viewer.is_some() { price::HIDDEN } else { 0 };
+    let prefix = Prefix::new(prefix, viewer);
     let limit = match Page::new(first, None, None, None)? {
         Page::Forward { limit, .. } | Page::Backward { limit, .. } => limit,
     };
-    state(ctx).spend(2 * price::select(limit))?;
+    state(ctx).spend(2 * price::select(limit) + hides * limit as u64)?;
     let place = after.as_deref().map(Place::decode).transpose()?;
     let mut found: Vec<(Place, Model)> = vec![];
     if !matches!(place, Some(Place::Name(..))) {

@@ -14,7 +14,7 @@ use super::{
     BYTES_A_POINT, Method, REQUEST_POINTS, REQUEST_TIMEOUT, Received, limited, refuse_unfinished,
     within,
 };
-use crate::access::{Principal, Scope, is_known};
+use crate::access::{Principal, is_known};
 use crate::cache::shared::GoodUntil;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::change::Changes;
@@ -159,7 +159,7 @@ impl Asked {
             let cost = checked.cost;
             let mut charge =
                 Charge { rates, client: &client, budget: &budget, cost, answer_points: 0 };
-            let may_write = state.require(Scope::Submit).is_ok();
+            let may_write = state.principal.as_ref().is_some_and(|principal| principal.may_write());
             let over = gone.as_ref().map(|gone| changes.are_over(gone, service.query_timeout));
             let request = request.data(state);
             let mut response = respond(&service, request, &checked, may_write, over).await;

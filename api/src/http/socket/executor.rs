@@ -1,5 +1,6 @@
 //! The client of a socket, and the executor of its operations.
 
+use std::future::pending;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +9,15 @@ use async_graphql::{Data, Request, Response};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::access::Principal;
+use crate::access::{Principal, is_known};
 use crate::error::{Error, Result};
 use crate::http::operation::answers;
 use crate::http::{Service, login, parameters};
 
-/// How long a token is believed that was good.
+/// How long a token is believed that was good, unless the process learns that it was revoked.
 const TOKEN_AGE_MAX: Duration = Duration::from_secs(30);
 
 /// The client of a socket.
@@ -25,6 +27,8 @@ pub struct Login {
     token: Option<Arc<str>>,
     /// The principal of the token; `None` without one.
     pub principal: Option<Arc<Principal>>,
+    /// Told when tokens are revoked; `None` for a client whose token cannot be.
+    news: Option<watch::Receiver<u64>>,
 }
 
 /// Executes the operations of a socket.
@@ -53,8 +57,24 @@ impl Login {
     /// # Errors
     /// As [`Self::enter`].
     pub async fn of_token(service: &Service, address: IpAddr, token: Option<&str>) -> Result<Self> {
+        // Before the check, so that none is missed.
+        let news = service.app.access.follow();
         let principal = login::principal(service, address, token).await?;
-        Ok(Self { address, token: token.map(Into::into), principal })
+        let is_own = is_known(principal.as_deref());
+        let news = is_own.then_some(news);
+        Ok(Self { address, token: token.map(Into::into), principal, news })
+    }
+
+    /// Waits until the token is revoked.
+    pub async fn revoked(&mut self, service: &Service) {
+        let (Some(news), Some(principal)) = (&mut self.news, &self.principal) else {
+            return pending().await;
+        };
+        loop {
+            if service.app.access.is_revoked(principal) || news.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// When the token is to be looked at again; `None` without one.
@@ -73,7 +93,7 @@ impl Login {
             return false;
         }
         match login::principal(service, address, self.token.as_deref()).await {
-            Ok(now) => now.is_some_and(|now| now.scope == before.scope),
+            Ok(now) => now.is_some_and(|now| now == *before),
             Err(error) => !error.code.is_of_token(),
         }
     }

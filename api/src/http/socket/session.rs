@@ -9,6 +9,7 @@
 //! is asked for. So a client that takes nothing stops its own answers, and memory stays as it is.
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::close::Close;
+use super::entering::Entering;
 use super::executor::{Executor, Login};
 use super::message::{Received, Sent, error};
 use crate::error::{Error, ErrorCode};
@@ -141,10 +143,11 @@ impl Session {
             check_at: None,
         };
         loop {
-            let mut stages = talk.stages.clone();
+            let (mut stages, mut login) = (talk.stages.clone(), talk.login());
             let step = tokio::select! {
                 biased;
                 () = reached(&mut stages, Stage::Ending) => Err(End::Closed(Close::Stop)),
+                () = revoked(&mut login, &self.service) => Err(End::Closed(Close::Token)),
                 Some(message) = from_graphql.next() => talk.send(socket, message).await,
                 () = &mut graphql => Err(End::Gone),
                 message = socket.recv() => talk.receive(socket, message).await,
@@ -305,7 +308,10 @@ impl Talk {
 
     /// Writes to the client, which must take something within its time.
     async fn write(&mut self, socket: &mut WebSocket, message: Message) -> Step {
+        let mut login = self.login();
         tokio::select! {
+            biased;
+            () = revoked(&mut login, &self.service) => Err(End::Closed(Close::Token)),
             sent = socket.send(message) => sent.map_err(|_| End::Gone),
             () = sleep(self.service.write_timeout) => Err(End::Closed(Close::Slow)),
             () = reached(&mut self.stages, Stage::Ending) => Err(End::Closed(Close::Stop)),
@@ -363,23 +369,11 @@ impl Talk {
     }
 }
 
-/// A log-in by `connection_init`, or by the token of the upgrade.
-struct Entering {
-    service: Service,
-    address: IpAddr,
-    token: Option<String>,
-    login: Arc<Mutex<Option<Result<Login, ErrorCode>>>>,
-}
-
-impl Entering {
-    async fn enter(self, payload: serde_json::Value) -> async_graphql::Result<async_graphql::Data> {
-        let Self { service, address, token, login } = self;
-        let entered = Login::enter(&service, address, &payload, token).await;
-        let outcome = entered.clone().map_err(|error| error.code);
-        *login.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-        let mut data = async_graphql::Data::default();
-        data.insert(entered?);
-        Ok(data)
+/// Waits until the token of a client is revoked.
+async fn revoked(login: &mut Option<Login>, service: &Service) {
+    match login {
+        Some(login) => login.revoked(service).await,
+        None => pending().await,
     }
 }
 

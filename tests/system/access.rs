@@ -1,0 +1,6 @@
+//! Access: who may do what.
+
+mod boards;
+mod matrix;
+mod members;
+mod revocation;
