@@ -1,7 +1,9 @@
 //! Members: everyone who was ranked or named.
 
+pub mod ban;
 pub mod friendship;
 pub mod merge;
+pub mod quarantine;
 pub mod search;
 
 use ranking::attribute::{Attributes, REGION};

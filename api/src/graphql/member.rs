@@ -1,10 +1,12 @@
 //! Members, which boards rank.
 
+pub mod ban;
 pub mod boards;
 pub mod friend;
 pub mod friendship;
 pub mod input;
 pub mod merge;
+pub mod quarantine;
 pub mod search;
 
 use async_graphql::connection::Edge;
@@ -15,6 +17,7 @@ use ranking::id::MemberId;
 
 use super::board;
 use super::event::{EventTotal, ScoreEvent, events_page};
+use super::member::ban::{MemberBan, bans_of};
 use super::member::boards::MemberBoards;
 use super::member::search::MemberTotal;
 use super::price::{self, LookUp};
@@ -189,6 +192,12 @@ impl Member {
         state(ctx).spend(price::select(1))?;
         let target = target_of(&app(ctx).deployment.reads, &self.key).await;
         Ok(target.map_err(Error::from)?.map(|target| Member::named(&target)))
+    }
+
+    /// The bans of the member, that from all boards first; at most 101. Needs scope admin.
+    #[graphql(cache_control(private))]
+    async fn bans(&self, ctx: &Context<'_>) -> Result<Option<Vec<MemberBan>>> {
+        Ok(Some(Box::pin(bans_of(ctx, &self.key)).await?))
     }
 
     /// The member's friends, ordered by key.

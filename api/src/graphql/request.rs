@@ -47,6 +47,14 @@ impl RequestState {
         self.budget.spend(points)
     }
 
+    /// Checks that the client may moderate: release, void, ban.
+    ///
+    /// # Errors
+    /// As [`Self::require`].
+    pub fn require_moderator(&self) -> Result<&Principal> {
+        self.require(Scope::Admin)
+    }
+
     /// Checks that the client has a scope.
     ///
     /// # Errors
