@@ -21,6 +21,7 @@ use engine::partition::submit::Prepared;
 use entity::{board, member};
 use ranking::attribute::{Attributes, REGION, segments_of};
 use ranking::board::Board;
+use ranking::board::fair_play::FairPlay;
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::score::rank_key::RankKey;
@@ -116,15 +117,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
             segmented.insert(BoardNo(row.no), segment_by);
         }
     }
-    let boards: HashMap<String, Board> = rows
-        .iter()
-        .map(|row| {
-            let mut board = row.to_ranking()?;
-            // Imported events are late by nature, so the lateness limit does not apply.
-            board.admission.lateness_max_ms = None;
-            Ok((row.slug.clone(), board))
-        })
-        .collect::<Result<_>>()?;
+    let boards = rows.iter().map(importing).collect::<Result<_>>()?;
     job.stage("reading", 0);
     let Rows { good: mut rows, mut bad } = read_rows(arguments, &boards, now_ms)?;
     set_segments(deployment, &mut rows, &segmented).await?;
@@ -162,6 +155,9 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
             match verdict {
                 Verdict::Accepted { .. } => imported.accepted += 1,
                 Verdict::Duplicate { .. } => imported.known += 1,
+                Verdict::Quarantined { message, .. } => bail!(
+                    "a member was banned during the import, and a row is refused now: {message}; import again"
+                ),
                 Verdict::Rejected(error) => bail!(
                     "another client wrote to this board during the import, and a row is refused now: {error}; import again"
                 ),
@@ -172,6 +168,15 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     }
     imported.seconds = began.elapsed().as_secs_f64();
     Ok(imported)
+}
+
+/// The slug of a board, and its rules for imported events: they are late by nature, and the limits
+/// of fair play are for players, so neither applies.
+fn importing(row: &board::Model) -> Result<(String, Board)> {
+    let mut board = row.to_ranking()?;
+    board.admission.lateness_max_ms = None;
+    board.fair_play = FairPlay::default();
+    Ok((row.slug.clone(), board))
 }
 
 /// Sets the segments that rows count in, on boards that have some: those of the attributes of the
@@ -289,8 +294,10 @@ async fn simulate(
             );
         }
         for (&index, verdict) in indices.iter().zip(folded.verdicts) {
-            if let Verdict::Rejected(error) = verdict {
-                refused.insert(index, error.to_string());
+            match verdict {
+                Verdict::Rejected(error) => drop(refused.insert(index, error.to_string())),
+                Verdict::Quarantined { message, .. } => drop(refused.insert(index, message)),
+                Verdict::Accepted { .. } | Verdict::Duplicate { .. } => {}
             }
         }
         job.advance(indices.len());

@@ -3,6 +3,7 @@
 
 use async_graphql::Enum;
 use engine::read::choice::Unreadable;
+use ranking::board::fair_play::Suspicion;
 
 /// The kind of an error, for programs: `extensions.code` of an error, and the code of a rejected
 /// score.
@@ -20,6 +21,12 @@ pub enum ErrorCode {
     TooLate,
     /// The member has used all its attempts in a period: `attemptsMax` of the window.
     AttemptsExhausted,
+    /// The member has as many scores in this minute as the board allows: `perMinuteMax`.
+    PerMinuteExceeded,
+    /// The score would change the member's score by more than the board allows: `deltaMax`.
+    DeltaExceeded,
+    /// The member is banned from the board.
+    MemberBanned,
     /// The member has not joined the board: `joinBoard`.
     NotJoined,
     /// The board has as many entrants as it may have: `entrantsMax`.
@@ -156,6 +163,14 @@ impl From<ranking::Error> for Error {
             ranking::Error::TooLate(message) => Self::new(ErrorCode::TooLate, message),
             ranking::Error::AttemptsExhausted(message) => {
                 Self::new(ErrorCode::AttemptsExhausted, message)
+            }
+            ranking::Error::Suspicious(suspicion, message) => {
+                let code = match suspicion {
+                    Suspicion::PerMinuteMax => ErrorCode::PerMinuteExceeded,
+                    Suspicion::DeltaMax => ErrorCode::DeltaExceeded,
+                    Suspicion::Banned => ErrorCode::MemberBanned,
+                };
+                Self::new(code, message)
             }
             ranking::Error::NotJoined(message) => Self::new(ErrorCode::NotJoined, message),
             ranking::Error::EventIdConflict(message) => {

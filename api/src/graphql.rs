@@ -29,6 +29,7 @@ use job::{Job, JobTotal};
 use member::Member;
 use member::boards::MemberBoards;
 use member::friend::{FriendEntry, FriendTotal};
+use member::quarantine::QuarantinedScore;
 use member::search::MemberTotal;
 use mutation::Mutation;
 use query::Query;
@@ -83,6 +84,9 @@ fn builder() -> SchemaBuilder<Query, Mutation, Subscription> {
         .override_output_type_description::<MemberBoards>("A page of the boards of a member.")
         .override_output_type_description::<Connection<Period, PeriodTotal>>(
             "A page of the periods of a window.",
+        )
+        .override_output_type_description::<Connection<QuarantinedScore, EmptyFields>>(
+            "A page of scores in quarantine.",
         )
         .override_output_type_description::<Connection<ScoreEvent, EventTotal>>(
             "A page of a member's events on a board.",

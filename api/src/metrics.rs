@@ -77,6 +77,8 @@ pub struct Submissions {
     pub accepted: Counter,
     /// Scores that had counted before.
     pub duplicate: Counter,
+    /// Scores that were quarantined.
+    pub quarantined: Counter,
     /// Scores that were refused.
     pub rejected: Counter,
     /// Scores that were refused because a store was unavailable or busy; nothing was written.
@@ -93,6 +95,7 @@ impl Submissions {
         Self {
             accepted: outcome("accepted"),
             duplicate: outcome("duplicate"),
+            quarantined: outcome("quarantined"),
             rejected: outcome("rejected"),
             unavailable: outcome("unavailable"),
             unknown: outcome("unknown"),

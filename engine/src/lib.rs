@@ -28,11 +28,13 @@
 //! | [`read`] | reading standings, from Redis or, once they are sealed, from SQL |
 //! | [`backup`] | a copy of SQL and the archive in files, and a deployment made of one |
 //! | [`merge`] | one member merged into another, on all boards |
+//! | [`ban`], [`quarantine`] | members taken off boards and put back; scores that are released |
 //! | [`job`] | leases: one job of a kind at a time on a board |
 //!
 //! Nothing here speaks HTTP or GraphQL, and only `ranking` names `redis`.
 
 pub mod backup;
+pub mod ban;
 pub mod board;
 pub mod deployment;
 pub mod failpoint;
@@ -42,6 +44,7 @@ pub mod job;
 pub mod merge;
 pub mod partition;
 pub mod process;
+pub mod quarantine;
 pub mod read;
 pub mod reshard;
 pub mod roll;

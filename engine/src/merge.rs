@@ -25,6 +25,7 @@ use ranking::merge::MemberMark;
 use ranking::store::write::Writes;
 use tokio::time::Instant;
 
+use crate::ban::check_unbanned;
 use crate::deployment::Deployment;
 use crate::failpoint;
 use crate::partition::Partition;
@@ -33,16 +34,18 @@ use entity::board::entrant;
 use entity::board::seen::Seen;
 use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
+use entity::member::ban;
 use entity::member::friendship::{self, FRIENDS_MAX};
 use entity::member::merge::{self, Step};
 use entity::sql::begin;
 use entity::{board, member};
 
-/// The age from which on the background work goes on with a merge, whose process may have ended.
-const RESUMED_AFTER: Duration = Duration::from_secs(5);
+/// The age from which on the background work goes on with a merge or a ban, whose process may have
+/// ended.
+pub(crate) const RESUMED_AFTER: Duration = Duration::from_secs(5);
 
-/// The longest time that the background work takes for a merge in one round.
-const RESUME_TIMEOUT: Duration = Duration::from_secs(20);
+/// The longest time that the background work takes for a merge or a ban in one round.
+pub(crate) const RESUME_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The most partitions that are told of a step at once.
 const PARTITIONS_AT_ONCE: usize = 16;
@@ -115,6 +118,21 @@ pub async fn check_unmerged(deployment: &Deployment, keys: &[&str]) -> Result<()
     }
 }
 
+/// Checks that a member was not merged into another one, and takes part in no merge.
+///
+/// # Errors
+/// As [`check_unmerged`].
+pub(crate) async fn check_takes_part_in_none(
+    deployment: &Deployment,
+    member: &MemberId,
+) -> Result<()> {
+    check_unmerged(deployment, &[member.as_str()]).await?;
+    match merge::other(&deployment.db, member.as_str(), member.as_str()).await? {
+        Some(row) => Err(refusal(&row).into()),
+        None => Ok(()),
+    }
+}
+
 /// Checks that no merge is under way: a window or a season that is added meanwhile might not have
 /// room for what it copies.
 ///
@@ -158,6 +176,8 @@ async fn start(
     if let Some(other) = other().await? {
         return Err(refusal(&other).into());
     }
+    let both = [source.as_str(), target.as_str()];
+    check_unbanned(deployment, both).await?;
     let is_member =
         async || Ok::<_, entity::Error>(member::find(db, source.as_str()).await?.is_some());
     if !is_member().await? {
@@ -176,6 +196,11 @@ async fn start(
     if let Some(other) = other().await? {
         take_back(deployment, &row).await?;
         return Err(refusal(&other).into());
+    }
+    // So may a ban.
+    if let Err(error) = check_unbanned(deployment, both).await {
+        take_back(deployment, &row).await?;
+        return Err(error);
     }
     Ok(Some(row))
 }
@@ -318,7 +343,12 @@ async fn check_friends(deployment: &Deployment, row: &merge::Model) -> Result<()
 
 /// Tells all partitions of a merge's step, and waits until SQL has what they accepted before.
 async fn tell(deployment: &Deployment, row: &merge::Model) -> Result<()> {
-    let members = row.marks()?.map(|(member, _)| member);
+    tell_members(deployment, row.marks()?.map(|(member, _)| member).into()).await
+}
+
+/// Tells all partitions of the marks that SQL means for members, and waits until SQL has what they
+/// accepted before.
+pub(crate) async fn tell_members(deployment: &Deployment, members: Vec<MemberId>) -> Result<()> {
     let told = deployment.partitions().map(|partition| {
         let mut telling = Telling { members: members.clone() };
         async move {
@@ -334,7 +364,7 @@ async fn tell(deployment: &Deployment, row: &merge::Model) -> Result<()> {
 
 /// A commit that sets the marks of members to what SQL says.
 struct Telling {
-    members: [MemberId; 2],
+    members: Vec<MemberId>,
 }
 
 impl Change for Telling {
@@ -345,7 +375,7 @@ impl Change for Telling {
         // Read after the head: who goes on to another step tells the partition of it by a commit,
         // even if the marks are as they should be.
         let marks: Vec<(MemberId, MemberMark)> =
-            merge::marks_of(&partition.db, &self.members).await?;
+            ban::marks_of(&partition.db, &self.members).await?;
         let mut writes = Writes::default();
         writes.mark_members(partition.store.keys(), partition.no, &marks);
         Ok(Proposal::nothing(tail.head, ()).writing(writes, partition.clock.now_ms()))
@@ -353,7 +383,7 @@ impl Change for Telling {
 }
 
 /// The boards on which a member has an entry, by number.
-async fn boards_of(deployment: &Deployment, member: &str) -> Result<Vec<board::Model>> {
+pub(crate) async fn boards_of(deployment: &Deployment, member: &str) -> Result<Vec<board::Model>> {
     let (mut boards, mut after) = (vec![], None);
     loop {
         let page = board::of_member(&deployment.db, member, &Seen::All, after, BOARDS_MAX).await?;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use ranking::attribute::segment_of;
 use ranking::board::admission::Admission;
+use ranking::board::fair_play::{Excess, FairPlay};
 use ranking::board::layout::Layouts;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::board::{Added, Board};
@@ -114,6 +115,13 @@ pub struct Model {
     pub entrants: i64,
     /// The number of the last joining.
     pub entrants_no: i64,
+    /// The most scores of a member that are ranked in a minute; none if there is no limit.
+    pub per_minute_max: Option<i32>,
+    /// The largest change of a member's score in `all` by one submission, raw; none if there is no
+    /// limit.
+    pub delta_max: Option<i64>,
+    /// True if scores beyond these limits are refused; they are quarantined otherwise.
+    pub excess_refused: bool,
 }
 
 no_relations!();
@@ -167,7 +175,25 @@ impl Model {
             layouts: Arc::new(self.layouts()?),
             has_metadata: self.metadata,
             is_joined: self.joining,
+            fair_play: self.fair_play(),
         })
+    }
+
+    /// The limits beyond which a member's scores are suspicious.
+    pub fn fair_play(&self) -> FairPlay {
+        let excess = if self.excess_refused { Excess::Refuse } else { Excess::Quarantine };
+        FairPlay {
+            per_minute_max: self.per_minute_max.map(i32::unsigned_abs),
+            delta_max: self.delta_max,
+            excess,
+        }
+    }
+
+    /// Sets the limits beyond which a member's scores are suspicious.
+    pub fn set_fair_play(&mut self, fair_play: &FairPlay) {
+        self.per_minute_max = fair_play.per_minute_max.map(|max| max as i32);
+        self.delta_max = fair_play.delta_max;
+        self.excess_refused = fair_play.excess == Excess::Refuse;
     }
 
     /// The rules by which periods begin.
@@ -276,6 +302,9 @@ pub fn of_rules(
         entrants_max: None,
         entrants: 0,
         entrants_no: 0,
+        per_minute_max: None,
+        delta_max: None,
+        excess_refused: false,
     }
 }
 

@@ -1,8 +1,10 @@
 //! Members: everyone who was ranked or named.
 
+pub mod ban;
 pub mod friendship;
 pub mod hidden;
 pub mod merge;
+pub mod quarantine;
 pub mod search;
 
 use ranking::attribute::{Attributes, REGION};

@@ -13,6 +13,7 @@ mod m20261124_000008_entrants;
 mod m20261124_000009_attributes;
 mod m20261124_000010_token_names;
 mod m20261124_000011_token_rights;
+mod m20261124_000012_fair_play;
 mod statement;
 
 use std::sync::Arc;
@@ -45,6 +46,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261124_000009_attributes::Migration),
             Box::new(m20261124_000010_token_names::Migration),
             Box::new(m20261124_000011_token_rights::Migration),
+            Box::new(m20261124_000012_fair_play::Migration),
         ]
     }
 }
@@ -140,6 +142,7 @@ pub fn tables() -> Vec<String> {
     tables.extend(m20261124_000005_metadata::TABLES.map(str::to_owned));
     tables.extend(m20261124_000007_merges::TABLES.map(str::to_owned));
     tables.extend(m20261124_000008_entrants::TABLES.map(str::to_owned));
+    tables.extend(m20261124_000012_fair_play::TABLES.map(str::to_owned));
     tables
 }
 

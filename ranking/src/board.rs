@@ -3,6 +3,7 @@
 
 pub mod admission;
 pub mod attempts;
+pub mod fair_play;
 pub mod layout;
 pub mod mark;
 pub mod rules;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::board::admission::Admission;
+use crate::board::fair_play::{Excess, FairPlay, Suspicion};
 use crate::board::layout::Layouts;
 use crate::board::rules::Rules;
 use crate::error::{Error, Result};
@@ -86,6 +88,8 @@ macro_rules! named {
 
 named!(Direction { HighFirst = "HIGH_FIRST", LowFirst = "LOW_FIRST" });
 named!(Policy { Sum = "SUM", Best = "BEST", Latest = "LATEST" });
+named!(Excess { Refuse = "REFUSE", Quarantine = "QUARANTINE" });
+named!(Suspicion { PerMinuteMax = "PER_MINUTE_MAX", DeltaMax = "DELTA_MAX", Banned = "BANNED" });
 named!(TieBreak { Earliest = "EARLIEST", Latest = "LATEST", Member = "MEMBER" });
 
 /// A board, as far as ranking needs to know it. Cheap to clone.
@@ -108,6 +112,8 @@ pub struct Board {
     pub has_metadata: bool,
     /// True if only members who joined may submit.
     pub is_joined: bool,
+    /// The limits beyond which a member's scores are suspicious.
+    pub fair_play: FairPlay,
 }
 
 /// A window that was added to a board.
@@ -133,6 +139,7 @@ impl Board {
             layouts: Arc::default(),
             has_metadata: false,
             is_joined: false,
+            fair_play: FairPlay::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Errors, split by what the caller should do about them.
 
+use crate::board::fair_play::Suspicion;
 use crate::id::MemberId;
 
 /// The error of every fallible function of this crate.
@@ -26,6 +27,9 @@ pub enum Error {
     /// The caller's fault: the member has used all its attempts in a period.
     #[error("{0}")]
     AttemptsExhausted(String),
+    /// The caller's fault: a score is beyond the limits of its board, or of a banned member.
+    #[error("{1}")]
+    Suspicious(Suspicion, String),
     /// The caller's fault: the member has not joined the board, or the partition does not know yet
     /// that it has.
     #[error("{0}")]

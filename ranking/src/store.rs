@@ -17,6 +17,7 @@ pub mod entrants;
 pub mod key;
 pub mod log;
 pub mod owner;
+mod paces;
 pub mod periods;
 pub mod read;
 pub mod recovery;

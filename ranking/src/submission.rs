@@ -11,6 +11,7 @@ pub mod written;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::board::Board;
+use crate::board::fair_play::Suspicion;
 use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Event, EventKind, Head};
 use crate::error::{Error, Result};
@@ -68,6 +69,13 @@ pub enum Verdict {
         /// event and another partition accepted it.
         seq: u64,
     },
+    /// Suspicious, on a board that quarantines: nothing of it is written, and it has to be kept.
+    Quarantined {
+        /// The reason.
+        suspicion: Suspicion,
+        /// The reason, for people.
+        message: String,
+    },
     /// Refused; nothing of it is written.
     Rejected(Error),
 }
@@ -92,6 +100,9 @@ pub struct Wanted {
     /// The boards that members must join, each with the generation that began its layout, and the
     /// members; no member twice in one.
     pub entrants: Vec<(BoardNo, u32, Vec<MemberId>)>,
+    /// The boards that limit the scores of a minute, each with the minute since 1970, and the
+    /// members; no member twice in one.
+    pub paces: Vec<(BoardNo, i64, Vec<MemberId>)>,
     /// The event ids, as fields of the seen hashes.
     pub seen: Vec<String>,
     /// The members whose keys are needed, by standings; no member twice in one.
@@ -119,6 +130,8 @@ pub struct Snapshot {
     pub members: Vec<MemberMark>,
     /// True for each member who has joined.
     pub entrants: Vec<Vec<bool>>,
+    /// The number of scores of each member that are ranked in its minute.
+    pub paces: Vec<Vec<u32>>,
     /// The last record of each event id that still counts.
     pub seen: Vec<Option<String>>,
     /// The keys; an error for an entry that another program wrote.
@@ -138,6 +151,8 @@ pub struct FoldedBatch {
     pub ranked: Vec<(StandingsId, MemberId)>,
     /// The new marks of rolling windows: board, series, mark.
     pub rolls: Vec<(BoardNo, String, RollMark)>,
+    /// The new numbers of ranked scores: board, minute, member, number.
+    pub paces: Vec<(BoardNo, i64, MemberId, u32)>,
     /// Fields and values for the present seen hash.
     pub seen: Vec<(String, String)>,
 }

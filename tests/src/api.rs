@@ -6,6 +6,7 @@ pub mod connection;
 pub mod friends;
 pub mod listing;
 pub mod metrics;
+pub mod moderation;
 pub mod playthrough;
 pub mod refusal;
 pub mod submission;

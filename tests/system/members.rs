@@ -1,5 +1,7 @@
 //! Members and their friends.
 
+mod bans;
+mod cheats_day;
 mod friend_ranks;
 mod friendships;
 mod profiles;

@@ -4,6 +4,7 @@ mod attempts;
 mod durability;
 mod effects;
 mod event_ids;
+mod fair_play;
 mod full_log;
 mod horizon;
 mod many_boards;

@@ -159,6 +159,9 @@ async fn finish_interrupted_work(deployment: &Deployment, agenda: &Agenda) -> Re
     if signs.merges > 0 {
         engine::merge::resume(deployment).await?;
     }
+    if signs.bans > 0 {
+        engine::ban::resume(deployment).await?;
+    }
     // A board that fails must not stop the others.
     let numbers = agenda.unfinished();
     let unfinished = engine::board::windows::unfinished(deployment, &numbers);

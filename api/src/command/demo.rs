@@ -205,6 +205,9 @@ async fn submit_all(
                 Verdict::Accepted { .. } => loaded += 1,
                 Verdict::Duplicate { .. } => {}
                 Verdict::Rejected(error) => bail!("an event of the demo was refused: {error}"),
+                Verdict::Quarantined { message, .. } => {
+                    bail!("an event of the demo was quarantined: {message}")
+                }
             }
         }
     }

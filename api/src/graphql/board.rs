@@ -2,6 +2,7 @@
 
 pub mod deletion;
 pub mod display;
+pub mod fair_play;
 pub mod input;
 pub mod joining;
 pub mod list;
@@ -16,11 +17,13 @@ use async_graphql::connection::EmptyFields;
 use async_graphql::{Context, Enum, ID, Object, Result};
 
 use super::board::display::ScoreFormat;
+use super::board::fair_play::FairPlay;
 use super::board::input::no_board;
 use super::board::joining::Entrants;
 use super::board::season::Season;
 use super::board::segments::segments_page;
 use super::board::window::BoardWindow;
+use super::member::quarantine::{self, QuarantineState, QuarantinedScore};
 use super::price;
 use super::request::{RequestState, app, state};
 use super::standings::period::{Period, PeriodTotal, periods_page};
@@ -260,6 +263,26 @@ impl Board {
     /// True if scores may have metadata; fixed at creation.
     async fn metadata(&self) -> bool {
         self.0.board.has_metadata
+    }
+
+    /// The limits for the scores of each member; null if the board has none.
+    async fn fair_play(&self) -> Option<FairPlay> {
+        FairPlay::of(&self.0)
+    }
+
+    /// The scores in quarantine, in the order of arrival. Needs scope moderate.
+    #[graphql(cache_control(private), guard = "Needs::Scope(Scope::Moderate)")]
+    async fn quarantine(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The states of the scores; HELD and RELEASING by default.")]
+        states: Option<Vec<QuarantineState>>,
+        #[graphql(desc = "The key of a member, to list its scores only.")] member: Option<String>,
+        #[graphql(default = 10, desc = "The number of items, at most 1,000.")] first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+    ) -> Result<Option<Connection<QuarantinedScore, EmptyFields>>> {
+        let page = quarantine::page(ctx, &self.0, (states, member), first, after.as_deref());
+        Ok(Some(Box::pin(page).await?))
     }
 
     /// The members who joined; null if the board was not created with `joining`, so that anyone may

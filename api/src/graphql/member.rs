@@ -1,10 +1,12 @@
 //! Members, which boards rank.
 
+pub mod ban;
 pub mod boards;
 pub mod friend;
 pub mod friendship;
 pub mod input;
 pub mod merge;
+pub mod quarantine;
 pub mod search;
 
 use async_graphql::connection::Edge;
@@ -16,6 +18,7 @@ use ranking::id::MemberId;
 use super::board;
 use super::event::{EventTotal, ScoreEvent, events_page};
 use super::guard::Needs;
+use super::member::ban::{MemberBan, bans_of};
 use super::member::boards::MemberBoards;
 use super::member::search::MemberTotal;
 use super::price::{self, LookUp};
@@ -202,6 +205,12 @@ impl Member {
         let target = target_of(&app(ctx).deployment.reads, &self.key).await;
         let target: Vec<String> = target.map_err(Error::from)?.into_iter().collect();
         Ok(Box::pin(Member::find(ctx, &target)).await?.pop().flatten())
+    }
+
+    /// The bans of the member, that from all boards first; at most 101. Needs scope moderate.
+    #[graphql(cache_control(private), guard = "Needs::Scope(Scope::Moderate)")]
+    async fn bans(&self, ctx: &Context<'_>) -> Result<Option<Vec<MemberBan>>> {
+        Ok(Some(Box::pin(bans_of(ctx, &self.key)).await?))
     }
 
     /// The member's friends, ordered by key. For the member's own token and services of scope

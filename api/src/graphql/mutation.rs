@@ -23,12 +23,19 @@ use super::event::removal::{
     ResetPeriodPayload, remove_entries, reset_board, reset_period,
 };
 use super::guard::Needs;
+use super::member::ban::{
+    BanMemberInput, BanMemberPayload, LiftBanInput, LiftBanPayload, ban_member, lift_ban,
+};
 use super::member::friendship::{
     AddFriendInput, AddFriendPayload, RemoveFriendInput, RemoveFriendPayload, add_friend,
     remove_friend,
 };
 use super::member::input::{UpsertMembersInput, UpsertMembersPayload, upsert};
 use super::member::merge::{MergeMembersInput, MergeMembersPayload, merge};
+use super::member::quarantine::{
+    ReleaseQuarantinedInput, ReleaseQuarantinedPayload, VoidQuarantinedInput,
+    VoidQuarantinedPayload, release_quarantined, void_quarantined,
+};
 use super::request::{app, state};
 use super::submission::{SubmitScoresInput, SubmitScoresPayload, submit};
 use super::token::{
@@ -237,6 +244,57 @@ impl Mutation {
     ) -> Result<Option<MergeMembersPayload>> {
         let _change = state(ctx).changes.enter();
         Ok(Some(merge(ctx, &input).await?))
+    }
+
+    /// Releases scores from quarantine: each counts from now on, at the time when it was earned and
+    /// with its event id, and counts once. A score that its board does not take, as it would leave
+    /// the range or its member is banned, stays. A release that was cut short is continued by
+    /// another one. Needs scope moderate.
+    #[graphql(guard = "Needs::Scope(Scope::Moderate)")]
+    async fn release_quarantined(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The scores.")] input: ReleaseQuarantinedInput,
+    ) -> Result<Option<ReleaseQuarantinedPayload>> {
+        let _change = state(ctx).changes.enter();
+        Ok(Some(release_quarantined(ctx, &input).await?))
+    }
+
+    /// Voids scores in quarantine: they never count. A score that is sent again with the event id
+    /// of a voided one is judged again. Needs scope moderate.
+    #[graphql(guard = "Needs::Scope(Scope::Moderate)")]
+    async fn void_quarantined(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The scores.")] input: VoidQuarantinedInput,
+    ) -> Result<Option<VoidQuarantinedPayload>> {
+        let _change = state(ctx).changes.enter();
+        Ok(Some(void_quarantined(ctx, &input).await?))
+    }
+
+    /// Bans a member from a board or from all boards: its entries go from every window and period,
+    /// and its new scores are quarantined. A ban that is there gets the new `shadow` and `reason`.
+    /// Needs scope moderate.
+    #[graphql(guard = "Needs::Scope(Scope::Moderate)")]
+    async fn ban_member(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The member and the board.")] input: BanMemberInput,
+    ) -> Result<Option<BanMemberPayload>> {
+        let _change = state(ctx).changes.enter();
+        Ok(Some(ban_member(ctx, &input).await?))
+    }
+
+    /// Lifts a ban: all that counted before counts again, and the scores that were quarantined
+    /// because of it are released. Another ban of the member stays. Needs scope moderate.
+    #[graphql(guard = "Needs::Scope(Scope::Moderate)")]
+    async fn lift_ban(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The ban.")] input: LiftBanInput,
+    ) -> Result<Option<LiftBanPayload>> {
+        let _change = state(ctx).changes.enter();
+        Ok(Some(lift_ban(ctx, &input).await?))
     }
 
     /// Makes two members friends of each other; does nothing if they already are. A member has at

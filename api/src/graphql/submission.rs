@@ -4,6 +4,7 @@ mod doubt;
 mod duplicates;
 mod durable;
 mod joining;
+mod quarantine;
 mod result;
 mod segments;
 pub(crate) mod written;
@@ -175,12 +176,14 @@ pub(crate) async fn submit(
         board = other;
     }
     joining::ask_sql(app, state, &board, &mut sending, &mut outcomes).await;
+    let silent = quarantine::keep_all(app, state, &board, &sending, &mut outcomes).await;
     state.loaders.clear().await;
     let partitions = sending.partitions;
     let scores = input.scores.into_iter().zip(partitions).zip(outcomes).enumerate();
     let results: Vec<SubmitResult> = scores
-        .map(|(index, ((score, partition), (_, outcome)))| {
-            SubmitResult::new(&board, index, score, partition, outcome)
+        .map(|(index, ((score, partition), (_, outcome)))| match silent.contains(&index) {
+            true => SubmitResult::in_silence(&board, score),
+            false => SubmitResult::new(&board, index, score, partition, outcome),
         })
         .collect();
     count(&results);

@@ -113,12 +113,16 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
     let db = &deployment.db;
     const STANDING: (&str, &str) = ("standing", r#""board_no", "segment", "member""#);
     const ENTRANT: (&str, &str) = ("entrant", r#""board_no", "member""#);
+    const BAN: (&str, &str) = ("ban_removal", r#""board_no", "member""#);
+    const QUARANTINE: (&str, &str) = ("quarantined_score", r#""no""#);
     let of_board = format!(r#""board_no" = {no}"#);
     by_member::delete(db, STANDING, &of_board, "TRUE").await?;
     by_member::delete_archived(db, Some(no.0), "TRUE").await?;
     purge_events(db, no).await?;
     by_member::delete_archived_metadata(db, no.0, "TRUE").await?;
     by_member::delete(db, ENTRANT, &of_board, "TRUE").await?;
+    by_member::delete(db, BAN, &of_board, "TRUE").await?;
+    by_member::delete(db, QUARANTINE, &of_board, "TRUE").await?;
     archive_mark::Entity::delete_many()
         .filter(archive_mark::Column::BoardNo.eq(no.0))
         .exec(db)

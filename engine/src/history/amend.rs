@@ -4,18 +4,19 @@
 //! The members' entries are folded again from their history, up to exactly the head that the commit
 //! builds on. Nothing is subtracted.
 
+mod bans;
 mod copies;
 mod dead_letters;
 mod entries;
 mod known;
+mod planned;
 mod unarchived;
 mod voids;
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use ranking::board::Board;
-use ranking::commit::{Event, EventKind, EventPlace};
+use ranking::commit::{Event, EventPlace};
 use ranking::id::{BoardNo, MemberId};
 use ranking::merge::MemberMark;
 use ranking::store::log::Tail;
@@ -33,16 +34,15 @@ use entity::board;
 use entity::error::Result;
 use entity::history::{log_cursor, score_event};
 
+pub(crate) use bans::counting_ban_removals;
 pub(crate) use copies::counting;
 use copies::remember;
 pub use dead_letters::void_dead_letters;
 use entries::{Entries, changes, gather};
 pub(crate) use entries::{replayed, seal_names};
 use known::KnownHistory;
+use planned::Planned;
 pub(crate) use voids::Voids;
-
-/// The most entries that one commit takes away, unless a single member has more.
-const ENTRIES_MAX: usize = 20_000;
 
 /// The kinds of amendment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +64,10 @@ pub(crate) enum Plan<'a> {
     Copies(Merge<'a>),
     /// As [`Self::Copies`], and writes nothing: checks that all of them fit.
     Check(Merge<'a>),
+    /// The removal of a banned member that has entries, while its bans have this version.
+    Ban { member: &'a MemberId, version: i64 },
+    /// The void of such a removal.
+    Lift { of: Voids<'a>, version: i64 },
 }
 
 impl<'a> Plan<'a> {
@@ -71,7 +75,8 @@ impl<'a> Plan<'a> {
     fn members(self) -> &'a [MemberId] {
         match self {
             Self::Removal(members) => members,
-            Self::Voids(of) => of.members,
+            Self::Voids(of) | Self::Lift { of, .. } => of.members,
+            Self::Ban { member, .. } => std::slice::from_ref(member),
             Self::Copies(of) | Self::Check(of) => std::slice::from_ref(of.target),
         }
     }
@@ -81,7 +86,7 @@ impl<'a> Plan<'a> {
         match self {
             Self::Removal(members) => members.len() > 1,
             Self::Voids(of) => of.is_of_many,
-            Self::Copies(_) | Self::Check(_) => false,
+            _ => false,
         }
     }
 }
@@ -102,7 +107,7 @@ pub(crate) struct Merge<'a> {
 pub(crate) enum By {
     /// A client, who must wait while a member is being merged.
     Client,
-    /// A merge, or the void of an event that SQL refused.
+    /// A merge, a ban, or the void of an event that SQL refused.
     Upkeep,
 }
 
@@ -205,21 +210,6 @@ struct Amending<'a> {
     archived_before_ms: Option<i64>,
 }
 
-/// The events of an amendment.
-struct Planned {
-    amended: Amended,
-    events: Vec<Event>,
-    /// The entries of their members before them.
-    before: BTreeMap<MemberId, Entries>,
-    looked_at: usize,
-}
-
-impl Planned {
-    fn nothing(amended: Amended) -> Self {
-        Self { amended, events: vec![], before: BTreeMap::new(), looked_at: 1 }
-    }
-}
-
 impl Follower for Amending<'_> {
     type Outcome = Proposal<AmendedMembers>;
 
@@ -270,7 +260,10 @@ impl Follower for Amending<'_> {
                 MemberMark::Merged(_) if self.plan.is_of_many() => Ok(()),
                 mark => mark.check(),
             })?,
-            By::Upkeep => self.check_step(partition).await?,
+            By::Upkeep => {
+                self.check_step(partition).await?;
+                self.check_ban(partition).await?;
+            }
         }
         known.history.extend(partition, self.board, &tail.commits);
         // The persister corrects sealed entries.
@@ -296,7 +289,12 @@ impl Amending<'_> {
         let rolls = Rolls { marks: tail.rolls.clone(), now_ms };
         let Planned { amended, events, before, looked_at } = match self.plan {
             Plan::Removal(members) => self.removals(known, members, &rolls)?,
-            Plan::Voids(of) => self.voids(known, of, &tail.members, &rolls)?,
+            Plan::Voids(of) | Plan::Lift { of, .. } => {
+                self.voids(known, of, &tail.members, &rolls)?
+            }
+            Plan::Ban { member, .. } => {
+                self.removals(known, std::slice::from_ref(member), &rolls)?
+            }
             Plan::Copies(merge) => self.copies(known, merge, &rolls)?,
             Plan::Check(merge) => self.check_copies(known, merge, &rolls)?,
         };
@@ -327,44 +325,6 @@ impl Amending<'_> {
         }
         self.forget_seen(&mut writes, partition, tail, known, &commit)?;
         Ok(Proposal { commit: Some((commit, writes)), ..nothing })
-    }
-
-    /// A removal of each member that has entries.
-    fn removals(
-        &self,
-        known: &KnownHistory,
-        members: &[MemberId],
-        rolls: &Rolls,
-    ) -> ranking::Result<Planned> {
-        let (mut events, mut before) = (vec![], BTreeMap::new());
-        let (mut count, mut looked_at) = (0, 0);
-        for member in members {
-            let entries = self.entries(known, member, known.history.of(member.as_str()), rolls)?;
-            count += entries.len();
-            if count > ENTRIES_MAX && looked_at > 0 {
-                break;
-            }
-            looked_at += 1;
-            if !entries.is_empty() {
-                events.push(self.event(member, EventKind::Removal));
-                before.insert(member.clone(), entries);
-            }
-        }
-        let amended = if events.is_empty() { Amended::Nothing } else { Amended::Done };
-        Ok(Planned { amended, events, before, looked_at })
-    }
-
-    fn event(&self, member: &MemberId, kind: EventKind) -> Event {
-        Event {
-            board: self.board.no,
-            generation: self.board.generation,
-            member: member.clone(),
-            kind,
-            event_id: None,
-            segments: vec![],
-            metadata: None,
-            origin: None,
-        }
     }
 
     /// The entries in Redis that follow from a member's history.

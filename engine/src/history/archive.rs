@@ -29,6 +29,7 @@ use entity::archive::{archive_file, archive_mark, archived_entry, archived_metad
 use entity::board;
 use entity::error::Result;
 use entity::history::{commit, dead_letter, score_event};
+use entity::member::ban::removal;
 use entity::member::merge;
 use entity::sql::dialect::statement;
 use entity::sql::{begin, by_member, insert_chunked, lock_cursor, set_windows};
@@ -150,8 +151,9 @@ async fn decide_in(transaction: &DatabaseTransaction, plan: &Plan) -> Result<boo
             return Ok(false);
         }
     }
-    // A merge moves the cursors after its row is there, so it sees what is decided here.
-    if merge::is_under_way(transaction).await? {
+    // A merge or a ban moves the cursors after its row is there, so it sees what is decided here.
+    let banned = removal::any_of_board(transaction, plan.row.no).await?;
+    if banned.is_some() || merge::is_under_way(transaction).await? {
         return Ok(false);
     }
     archive_file::Entity::update_many()

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ranking::board::Board;
 use ranking::board::admission::Admission;
+use ranking::board::fair_play::{Excess, FairPlay};
 use ranking::id::BoardNo;
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::{CaseStatement, Expr, ExprTrait, LikeExpr};
@@ -45,6 +46,8 @@ pub struct Change {
     pub entrants_max: Option<Option<i32>>,
     /// The times for which the board accepts scores; always set.
     pub admission: Admission,
+    /// The limits beyond which a member's scores are suspicious; always set.
+    pub fair_play: FairPlay,
 }
 
 /// All boards that are not deleted.
@@ -280,6 +283,9 @@ pub async fn update(db: &impl ConnectionTrait, row: &Model, change: Change) -> R
         opens_at_ms: Set(change.admission.opens_at_ms),
         closes_at_ms: Set(change.admission.closes_at_ms),
         lateness_max_ms: Set(change.admission.lateness_max_ms),
+        per_minute_max: Set(change.fair_play.per_minute_max.map(|max| max as i32)),
+        delta_max: Set(change.fair_play.delta_max),
+        excess_refused: Set(change.fair_play.excess == Excess::Refuse),
         ..Default::default()
     };
     // Without a transaction: SQLite refuses one that reads first if another connection writes
@@ -295,20 +301,23 @@ fn or_keep<V: Into<Value>>(value: Option<V>) -> ActiveValue<V> {
 /// The condition that the columns that a [`Change`] depends on are still the same.
 fn is_still(row: &Model) -> Condition {
     use Column::{
-        ArchivedBeforeMs, ClosesAtMs, DeletedAtMs, Display, Generation, LatenessMaxMs, No,
-        OpensAtMs, Reshard, Search, Windows,
+        ArchivedBeforeMs, ClosesAtMs, DeletedAtMs, DeltaMax, Display, ExcessRefused, Generation,
+        LatenessMaxMs, No, OpensAtMs, PerMinuteMax, Reshard, Search, Windows,
     };
     let mut still = Condition::all()
         .add(No.eq(row.no))
         .add(DeletedAtMs.is_null())
         .add(Generation.eq(row.generation))
         .add(Windows.eq(&row.windows))
+        .add(ExcessRefused.eq(row.excess_refused))
         .add(Search.eq(&row.search));
     for (column, value) in [
         (OpensAtMs, row.opens_at_ms),
         (ClosesAtMs, row.closes_at_ms),
         (LatenessMaxMs, row.lateness_max_ms),
         (ArchivedBeforeMs, row.archived_before_ms),
+        (PerMinuteMax, row.per_minute_max.map(i64::from)),
+        (DeltaMax, row.delta_max),
     ] {
         still = still.add(match value {
             Some(value) => column.eq(value),

@@ -6,7 +6,7 @@ use ranking::id::{BoardNo, PartitionNo};
 use sea_orm::QuerySelect;
 use sea_orm::entity::prelude::*;
 
-use super::score_event::{Column, Entity};
+use super::score_event::{self, Column, Entity, Kind};
 
 /// The event ids that a board's history holds.
 pub async fn of_board(db: &impl ConnectionTrait, board: BoardNo) -> Result<HashSet<String>, DbErr> {
@@ -33,4 +33,28 @@ pub async fn among(
         .all(db)
         .await?;
     Ok(found.into_iter().collect())
+}
+
+/// Those of some event ids that the history has for a member on a board, of scores that are not
+/// voided. The call takes at most some thousand.
+pub async fn counting(
+    db: &impl ConnectionTrait,
+    board: BoardNo,
+    member: &str,
+    event_ids: Vec<&str>,
+) -> crate::error::Result<HashSet<String>> {
+    let scores = score_event::of_member(board, member)
+        .filter(Column::Kind.eq(Kind::Score))
+        .filter(Column::EventId.is_in(event_ids))
+        .all(db)
+        .await?;
+    let seqs = scores.iter().map(|row| row.seq).collect();
+    let voided = score_event::voided_of_member(db, board, member, seqs).await?;
+    let mut ids = HashSet::new();
+    for row in scores {
+        if !voided.contains(&row.place()?) {
+            ids.extend(row.event_id);
+        }
+    }
+    Ok(ids)
 }

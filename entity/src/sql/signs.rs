@@ -18,6 +18,8 @@ pub struct Signs {
     pub jobs: i64,
     /// The number of merges of members under way.
     pub merges: i64,
+    /// The number of changes of members' bans under way.
+    pub bans: i64,
 }
 
 /// Reads the signs. Its cost does not depend on the number of boards.
@@ -25,7 +27,8 @@ pub async fn read(db: &impl ConnectionTrait) -> Result<Signs, DbErr> {
     let sql = r#"SELECT (SELECT "changes" FROM "board_change"),
         (SELECT COUNT(*) FROM "dead_letter" WHERE "state" = 'PENDING'),
         (SELECT COUNT(*) FROM "job" WHERE "running" IS NOT NULL),
-        (SELECT COUNT(*) FROM "member_merge" WHERE "step" IN ('HELD', 'REFUSED', 'DECIDED', 'MERGED'))"#;
+        (SELECT COUNT(*) FROM "member_merge" WHERE "step" IN ('HELD', 'REFUSED', 'DECIDED', 'MERGED')),
+        (SELECT COUNT(*) FROM "member_ban" WHERE "step" IN ('CHANGING', 'RELEASING'))"#;
     let asked = statement(db.get_database_backend(), sql, []);
     let answer = db.query_one_raw(asked).await?;
     let answer = answer.ok_or_else(|| DbErr::RecordNotFound("the signs of work".to_owned()))?;
@@ -34,6 +37,7 @@ pub async fn read(db: &impl ConnectionTrait) -> Result<Signs, DbErr> {
         dead_letters: answer.try_get_by_index(1)?,
         jobs: answer.try_get_by_index(2)?,
         merges: answer.try_get_by_index(3)?,
+        bans: answer.try_get_by_index(4)?,
     })
 }
 

@@ -14,13 +14,17 @@
 //!                           or "held 7" during a move to generation 7, or "deleted";
 //!                           12.1:daily → progress of sealing in a window;
 //!                           12:layout → the generation that began its layout unless it is 1;
-//!                           member:ann → "held" during a merge of that member, or "into bob"
+//!                           member:ann → "held" during a merge of that member, or "into bob",
+//!                           or "banned everywhere", or "banned 12 14" of some boards
 //! laurel:{3}:periods:12.1:region%3Aeu:daily
 //!                           sorted set: label of a period that had an entry → its start, Unix ms
 //! laurel:{3}:rolls:12       hash: series of a rolling window, as 1:region%3Aeu:7d → its progress,
 //!                           as "<start in Unix ms> ready"
 //! laurel:{3}:entrants:12.1  hash of the members who joined a board in a layout, by the generation
 //!                           that began it → the number of their joining, below 0 once they left
+//! laurel:{3}:pace:12:29833333
+//!                           hash of the members with scores on a board in a minute since 1970 →
+//!                           the number of those that are ranked; expires
 //! laurel:{3}:recovery       the token of the process that recovers the partition; expires
 //! laurel:{3}:nowhere        never exists
 //! laurel:{0}:changes        the number of the last change of a board in SQL, in one partition only
@@ -77,10 +81,10 @@ impl KeySpace {
     }
 
     /// True for one of the keys of standings, lists of periods, marks of rolling windows, event
-    /// ids.
+    /// ids, entrants, ranked scores of a minute.
     pub fn is_of_history(&self, partition: PartitionNo, key: &str) -> bool {
         let is_of = |kind: &&str| key.starts_with(&self.of(partition, kind));
-        ["z:", "periods:", "rolls:", "seen:", "entrants:"].iter().any(is_of)
+        ["z:", "periods:", "rolls:", "seen:", "entrants:", "pace:"].iter().any(is_of)
     }
 
     /// True for a key that may be in a partition that no deployment has: the owner itself, the
@@ -153,6 +157,11 @@ impl KeySpace {
     /// leaves members behind.
     pub fn entrants(&self, partition: PartitionNo, board: BoardNo, layout_since: u32) -> String {
         self.of(partition, format_args!("entrants:{board}.{layout_since}"))
+    }
+
+    /// Hash: the numbers of scores of members that are ranked on a board in a minute since 1970.
+    pub fn pace(&self, partition: PartitionNo, board: BoardNo, minute: i64) -> String {
+        self.of(partition, format_args!("pace:{board}:{minute}"))
     }
 
     /// The pattern of the keys of a partition's entrants, of all boards or one.

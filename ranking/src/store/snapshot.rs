@@ -40,18 +40,32 @@ fn next_of<T: FromRedisValue + Clone>(
     }
 }
 
-/// True for the number that Redis has of a member who joined a board.
-fn has_joined(number: &Option<String>) -> bool {
-    number.as_ref().and_then(|number| number.parse().ok()).is_some_and(|number: i64| number > 0)
+/// True for each number of a member who joined a board.
+fn joined_of(
+    answer: &mut impl Iterator<Item = (redis::Value, String)>,
+    count: usize,
+) -> Result<Vec<bool>> {
+    let numbers: Vec<Option<String>> = next_of(answer, count)?;
+    let number = |text: &Option<String>| text.as_ref()?.parse::<i64>().ok();
+    Ok(numbers.iter().map(|text| number(text).is_some_and(|number| number > 0)).collect())
+}
+
+/// Numbers, each 0 where there is none.
+fn numbers_of(
+    answer: &mut impl Iterator<Item = (redis::Value, String)>,
+    count: usize,
+) -> Result<Vec<u32>> {
+    let numbers: Vec<Option<u32>> = next_of(answer, count)?;
+    Ok(numbers.into_iter().map(Option::unwrap_or_default).collect())
 }
 
 impl Store {
     /// Reads the state of a partition for a fold, at one moment. One round trip: `EVALSHA` of a
     /// script with `GET`, `XLEN`, an `HMGET` of the marks of boards, seals and members, one for
-    /// each board's rolling windows, one for each board that members join, one for each bucket of
-    /// the dedup window, and a `ZMSCORE` for each of the standings; O(event ids · buckets +
-    /// members). One more if the clock of Redis has come to another bucket since the last snapshot,
-    /// and for the first one.
+    /// each board's rolling windows, one for each board that members join and for each one that
+    /// limits the scores of a minute, one for each bucket of the dedup window, and a `ZMSCORE` for
+    /// each of the standings; O(event ids · buckets + members). One more if the clock of Redis has
+    /// come to another bucket since the last snapshot, and for the first one.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` if a key of marks or event ids has a foreign type or
@@ -111,11 +125,11 @@ impl Store {
             let parse = |mark: &Option<String>| mark.as_deref().map(RollMark::parse).transpose();
             rolls.push(marks.iter().map(parse).collect::<Result<_>>()?);
         }
-        let mut entrants = Vec::with_capacity(wanted.entrants.len());
-        for (_, _, members) in &wanted.entrants {
-            let numbers: Vec<Option<String>> = next_of(&mut answer, members.len())?;
-            entrants.push(numbers.iter().map(has_joined).collect());
-        }
+        let entrants = wanted.entrants.iter();
+        let joined = |(.., members): &(_, _, Vec<_>)| joined_of(&mut answer, members.len());
+        let entrants = entrants.map(joined).collect::<Result<_>>()?;
+        let pace = |(.., members): &(_, _, Vec<_>)| numbers_of(&mut answer, members.len());
+        let paces = wanted.paces.iter().map(pace).collect::<Result<_>>()?;
         let seals =
             seals.iter().map(|mark| SealMark::parse(mark.as_deref())).collect::<Result<_>>()?;
         let mut seen: Vec<Option<String>> = vec![None; wanted.seen.len()];
@@ -142,6 +156,7 @@ impl Store {
             seals,
             members,
             entrants,
+            paces,
             seen,
             keys,
         })
@@ -159,8 +174,10 @@ impl Store {
         let standings = wanted.standings.iter().map(|(id, _)| keys.standings(partition, id));
         let entrants =
             wanted.entrants.iter().map(|(no, since, _)| keys.entrants(partition, *no, *since));
+        let paces = wanted.paces.iter().map(|(no, minute, _)| keys.pace(partition, *no, *minute));
         let marks = std::iter::once(keys.board_marks(partition));
-        marks.chain(rolls).chain(entrants).chain(seen_in.iter().cloned()).chain(standings).collect()
+        let marks = marks.chain(rolls).chain(entrants).chain(paces);
+        marks.chain(seen_in.iter().cloned()).chain(standings).collect()
     }
 
     /// The call of the script, with the keys and then the look-ups in them.
@@ -187,7 +204,9 @@ impl Store {
         for (_, series) in &wanted.rolls {
             command.arg("HMGET").arg(series.len()).arg(series);
         }
-        for (_, _, members) in &wanted.entrants {
+        let entrants = wanted.entrants.iter().map(|(_, _, members)| members);
+        let paces = wanted.paces.iter().map(|(_, _, members)| members);
+        for members in entrants.chain(paces) {
             command.arg("HMGET").arg(members.len());
             for member in members {
                 command.arg(member.as_str());

@@ -324,6 +324,7 @@ impl Store {
         for (no, series, mark) in &folded.rolls {
             writes.mark_roll(self.keys(), partition, *no, series, *mark);
         }
+        writes.set_paces(self.keys(), partition, &folded.paces);
         if let Some(commit) = &folded.commit {
             let bucket = (partition, dedup.bucket(commit.clock_ms));
             writes.set_seen(self.keys(), bucket, &folded.seen, dedup);

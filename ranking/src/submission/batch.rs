@@ -4,12 +4,14 @@
 //! in the partition. A batch first assumes that it has rolled to the present, which is nearly
 //! always so. If the snapshot shows otherwise, the batch is rebuilt and reads again.
 
+mod fairness;
 mod folding;
 pub mod index;
 mod reported;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use self::fairness::want_paces;
 use self::folding::Folding;
 use self::index::{BaseEntry, Begun, Index, Series, TouchedEntry, rolling};
 use self::reported::Reported;
@@ -77,6 +79,7 @@ impl Batch {
             }
         }
         let (mut places, entrants) = (vec![], want_entrants(&submissions, &mut wanted));
+        want_paces(&submissions, now_ms, &mut wanted);
         for submission in &submissions {
             wanted.seen.extend(submission.seen_field());
             let board = &submission.board;
@@ -163,8 +166,7 @@ impl Batch {
         }
         let (mut seen, members) = (self.seen(snapshot)?, self.open_members(snapshot));
         let closed = self.closed(snapshot);
-        let mut folding =
-            Folding { batch: self, keys: snapshot.keys.clone(), unknown: BTreeSet::new() };
+        let mut folding = Folding::onto(self, snapshot);
         let seq = snapshot.head.seq + 1;
         let (mut verdicts, mut events, mut seen_now) = (vec![], vec![], vec![]);
         let (mut moved_on, mut reported) = (BTreeSet::new(), Reported::default());
@@ -183,7 +185,7 @@ impl Batch {
             let place = verdicts.len();
             let admit = |()| reported.admit(&mut folding, place, submission, places, &closed);
             if let Err(error) = joined.and_then(admit) {
-                verdicts.push(Verdict::Rejected(error));
+                verdicts.push(submission.board.fair_play.verdict_on(error));
                 continue;
             }
             moved_on.extend(places.iter().flatten().filter_map(|touch| self.series_of(touch)));
@@ -211,6 +213,7 @@ impl Batch {
             changes: self.changes(&snapshot.keys, &folding.keys),
             ranked,
             rolls: rolls.collect(),
+            paces: folding.fairness.changes(),
             seen: seen_now,
         }))
     }

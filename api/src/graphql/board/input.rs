@@ -10,6 +10,7 @@ use entity::board;
 use entity::board::windows_text;
 use ranking::attribute::check_segment_by;
 use ranking::board::admission::Admission;
+use ranking::board::fair_play::FairPlay;
 use ranking::board::rules::{Rules, RulesInput};
 use ranking::id::check_slug;
 use ranking::metadata;
@@ -18,6 +19,7 @@ use ranking::shown;
 use ranking::window::{Calendar, Window, parse_zone};
 
 use super::display::BoardDisplayInput;
+use super::fair_play::FairPlayInput;
 use super::joining::check_entrants_max;
 use super::window_input::{WindowInput, attempts, check_attempts, retained};
 use super::{Board, ScoreOrder, ScorePolicy, TieBreak, Visibility, Weekday};
@@ -103,6 +105,8 @@ pub struct CreateBoardInput {
     /// The windows besides "all".
     #[graphql(default_with = "Some(vec![])")]
     windows: Option<Vec<WindowInput>>,
+    /// The limits for the scores of each member; none by default.
+    fair_play: Option<FairPlayInput>,
     /// The earliest time at which an accepted score was earned (`at`); no limit by default. Scores
     /// earned earlier are rejected with BOARD_NOT_OPEN.
     opens_at: Option<DateTime>,
@@ -136,6 +140,8 @@ pub struct UpdateBoardInput {
     /// The most members who may have joined; null for no limit. Those who have stay, even if they
     /// are more. Only of a board that was created with `joining`.
     entrants_max: MaybeUndefined<i32>,
+    /// The limits for the scores of each member, in place of the present ones; null for none.
+    fair_play: MaybeUndefined<FairPlayInput>,
     /// The earliest time at which an accepted score was earned (`at`); null for no limit.
     opens_at: MaybeUndefined<DateTime>,
     /// The time from which on scores that are earned (`at`) are no longer accepted; null for no
@@ -236,6 +242,11 @@ fn change(
         MaybeUndefined::Null => Some(None),
         MaybeUndefined::Value(max) => Some(Some(check_entrants_max(max, row.joining)?)),
     };
+    changed.fair_play = match &input.fair_play {
+        MaybeUndefined::Undefined => row.fair_play(),
+        MaybeUndefined::Null => FairPlay::default(),
+        MaybeUndefined::Value(given) => given.read(row.to_ranking()?.rules.decimals)?,
+    };
     let end =
         |asked: MaybeUndefined<DateTime>, present| or_present(asked.map_value(|at| at.0), present);
     let lateness_ms = input.max_lateness_seconds.map_value(milliseconds);
@@ -306,6 +317,9 @@ fn board_row(app: &App, input: CreateBoardInput) -> crate::error::Result<board::
     row.joining = input.joining.unwrap_or(false);
     let max = input.entrants_max.map(|max| check_entrants_max(max, row.joining)).transpose();
     row.entrants_max = max?;
+    if let Some(fair_play) = &input.fair_play {
+        row.set_fair_play(&fair_play.read(decimals)?);
+    }
     if row.metadata {
         metadata::check_rules(&rules).map_err(|error| Error::from(error).at("metadata"))?;
     }

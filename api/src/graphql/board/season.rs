@@ -167,6 +167,7 @@ async fn change(
         let change = board::Change {
             windows: Some((windows_text(&windows), generation)),
             admission: Admission::new(row.opens_at_ms, row.closes_at_ms, row.lateness_max_ms)?,
+            fair_play: row.fair_play(),
             ..board::Change::default()
         };
         let is_updated = board::update(db, &row, change).await?;

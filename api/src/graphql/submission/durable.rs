@@ -33,7 +33,7 @@ pub(crate) async fn confirm(
         // Another partition accepted the first one before the board moved, so SQL has it.
         Verdict::Duplicate { seq: ELSEWHERE } => None,
         Verdict::Duplicate { seq } => Some(*seq),
-        Verdict::Rejected(_) => None,
+        Verdict::Quarantined { .. } | Verdict::Rejected(_) => None,
     };
     let mut seqs: BTreeSet<u64> = placed.verdicts.iter().filter_map(seq_of).collect();
     // The id of this commit is known: if SQL has it, SQL has all commits before it too.

@@ -39,13 +39,15 @@ pub enum SubmitStatus {
     Applied,
     /// A score with this event id counted before; this one does not count again.
     Duplicate,
+    /// The score is suspicious: it is kept and not ranked, until a moderator decides.
+    Quarantined,
     /// The score was refused; nothing of it was written.
     Rejected,
     /// No answer in time, so the outcome is unknown. Send the score again with the same event id.
     Unknown,
 }
 
-/// The reason why a score does not count, or why its outcome is unknown.
+/// The reason why a score does not count, or not yet, or why its outcome is unknown.
 #[derive(SimpleObject, Clone)]
 pub struct SubmitError {
     /// The code, for programs.
@@ -117,6 +119,11 @@ impl SubmitScoresPayload {
         self.count(SubmitStatus::Duplicate)
     }
 
+    /// The number of scores with status QUARANTINED.
+    async fn quarantined(&self) -> Result<i32> {
+        self.count(SubmitStatus::Quarantined)
+    }
+
     /// The number of scores with status REJECTED.
     async fn rejected(&self) -> Result<i32> {
         self.count(SubmitStatus::Rejected)
@@ -145,8 +152,8 @@ impl SubmitResult {
         self.status
     }
 
-    /// The event that the score became, for `voidEvent`; null unless the status is APPLIED. `node`
-    /// finds it a moment later.
+    /// The event that the score became, for `voidEvent`; null unless the status is APPLIED, and for
+    /// a member that is banned in silence. `node` finds it a moment later.
     async fn event(&self) -> Result<Option<ScoreEvent>> {
         let Some(Accepted { place, at_ms, .. }) = &self.accepted else { return Ok(None) };
         Ok(Some(ScoreEvent::accepted(&self.board, &self.score, *place, *at_ms)?))
@@ -167,12 +174,14 @@ impl SubmitResult {
         Ok(Box::pin(self.before(ctx, effect)).await?)
     }
 
-    /// The member's entry in "all" after this submission; null if the score was rejected or its
-    /// outcome is unknown. Rank and score, like those of `previous`, are those at the instant at
-    /// which the score was committed. Scores of a member that were committed together have the
-    /// same. On a board of several shards, ranks are counted right after that instant.
+    /// The member's entry in "all" after this submission; null if the score was rejected, is
+    /// quarantined or its outcome is unknown. Rank and score, like those of `previous`, are those
+    /// at the instant at which the score was committed. Scores of a member that were committed
+    /// together have the same. On a board of several shards, ranks are counted right after that
+    /// instant.
     async fn entry(&self, ctx: &Context<'_>) -> Result<Option<Entry>> {
-        if matches!(self.status, SubmitStatus::Rejected | SubmitStatus::Unknown) {
+        use SubmitStatus::{Quarantined, Rejected, Unknown};
+        if matches!(self.status, Quarantined | Rejected | Unknown) {
             return Ok(None);
         }
         if let Some(effect) = self.effect_in(Window::All) {
@@ -195,7 +204,7 @@ impl SubmitResult {
         Ok(Some(Box::pin(self.changes(ctx, &windows)).await?))
     }
 
-    /// The reason, if the score was rejected or its outcome is unknown.
+    /// The reason, if the score was rejected, is quarantined or its outcome is unknown.
     async fn error(&self) -> Option<SubmitError> {
         self.error.clone()
     }
@@ -209,8 +218,10 @@ impl SubmitResult {
         partition: Option<PartitionNo>,
         outcome: Outcome,
     ) -> Self {
-        let refused = |error: Error| {
-            let status = if error.code == ErrorCode::Timeout {
+        let refused = |error: Error, is_kept: bool| {
+            let status = if is_kept {
+                SubmitStatus::Quarantined
+            } else if error.code == ErrorCode::Timeout {
                 SubmitStatus::Unknown
             } else {
                 SubmitStatus::Rejected
@@ -219,7 +230,10 @@ impl SubmitResult {
                 ErrorCode::ScoreOutOfRange => Some("score"),
                 ErrorCode::BoardNotOpen | ErrorCode::BoardClosed | ErrorCode::TooLate => Some("at"),
                 ErrorCode::EventIdConflict => Some("eventId"),
-                ErrorCode::MemberMerged => Some("member"),
+                ErrorCode::DeltaExceeded => Some("score"),
+                ErrorCode::MemberMerged
+                | ErrorCode::MemberBanned
+                | ErrorCode::PerMinuteExceeded => Some("member"),
                 _ => None,
             });
             let argument = argument.map(|argument| format!("input.scores[{index}].{argument}"));
@@ -236,10 +250,19 @@ impl SubmitResult {
                 (SubmitStatus::Applied, None, accepted)
             }
             Ok(Verdict::Duplicate { .. }) => (SubmitStatus::Duplicate, None, None),
-            Ok(Verdict::Rejected(error)) => refused(error.into()),
-            Err(error) => refused(error),
+            Ok(Verdict::Quarantined { suspicion, message }) => {
+                refused(ranking::Error::Suspicious(suspicion, message).into(), true)
+            }
+            Ok(Verdict::Rejected(error)) => refused(error.into(), false),
+            Err(error) => refused(error, false),
         };
         Self { board: board.clone(), score, status, error, accepted }
+    }
+
+    /// The result for a score of a member that is banned in silence.
+    pub(super) fn in_silence(board: &Arc<CachedBoard>, score: ScoreInput) -> Self {
+        let status = SubmitStatus::Applied;
+        Self { board: board.clone(), score, status, error: None, accepted: None }
     }
 
     /// The effect in a window: of a rolling one, in its present period, or the last one that the
@@ -338,6 +361,7 @@ pub(super) fn count(results: &[SubmitResult]) {
     for (status, counter, others) in [
         (SubmitStatus::Applied, &counted.accepted, 0),
         (SubmitStatus::Duplicate, &counted.duplicate, 0),
+        (SubmitStatus::Quarantined, &counted.quarantined, 0),
         (SubmitStatus::Rejected, &counted.rejected, unavailable),
         (SubmitStatus::Unknown, &counted.unknown, 0),
     ] {

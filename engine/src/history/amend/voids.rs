@@ -9,8 +9,10 @@ use ranking::store::log::Tail;
 use ranking::store::write::Writes;
 use ranking::window::roll::Rolls;
 
+use super::bans::is_of_ban;
 use super::known::KnownHistory;
-use super::{Amended, Amending, ENTRIES_MAX, Planned};
+use super::planned::{ENTRIES_MAX, Planned};
+use super::{Amended, Amending, By};
 use crate::partition::Partition;
 
 /// Events to be voided, of members of one partition.
@@ -84,6 +86,11 @@ impl Amending<'_> {
         }
         if is_merged || voided(events).contains(&target) {
             return Ok(Amended::Nothing);
+        }
+        if self.by == By::Client && event.is_some_and(|(_, event)| is_of_ban(event)) {
+            return Err(ranking::Error::Invalid(
+                "this removal is part of a ban: expected liftBan, or another event".to_owned(),
+            ));
         }
         if !known.refused.contains(&target) {
             self.check_unarchived(known, member, target)?;

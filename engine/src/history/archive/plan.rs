@@ -13,6 +13,7 @@ use crate::partition::Partition;
 use entity::board;
 use entity::error::Result;
 use entity::history::{commit, dead_letter, score_event};
+use entity::member::ban::removal;
 
 /// The events of a board, accepted before an instant, that can be archived; or the reason why there
 /// are none.
@@ -35,6 +36,12 @@ pub async fn plan(
         return Ok(Err(
             "it once had another number of shards; such boards cannot be archived".to_owned()
         ));
+    }
+    if let Some(member) = removal::any_of_board(&deployment.db, row.no).await? {
+        return Ok(Err(format!(
+            "member {} is banned from it, and a lift needs its events; archive the board once no member is",
+            ranking::shown(&member)
+        )));
     }
     let partitions = deployment.partitions_of(&board);
     let mut now_ms = deployment.clock.now_ms();

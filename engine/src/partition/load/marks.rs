@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use entity::board;
 use entity::board::reshard::Step;
 use entity::error::Result;
-use entity::member::merge;
+use entity::member::{ban, merge};
 use ranking::board::Board;
 use ranking::board::mark::BoardMark;
-use ranking::id::BoardNo;
+use ranking::id::{BoardNo, MemberId};
 use ranking::merge::MemberMark;
 use ranking::store::recovery::Recovery;
 use ranking::store::write::Writes;
@@ -17,8 +17,8 @@ use ranking::window::seal::{NEVER_MS, SealMark, SealName};
 use crate::partition::Partition;
 use crate::partition::recovery::in_time;
 
-/// The rows of one SELECT of merges.
-const MERGES_MAX: u64 = 1000;
+/// The rows of one SELECT of merges or bans.
+const ROWS_MAX: u64 = 1000;
 
 impl Partition<'_> {
     /// Restores the marks of the partition: deleted boards, generations after the first, layouts
@@ -75,14 +75,34 @@ impl Partition<'_> {
     async fn load_member_marks(self, recovery: &Recovery) -> Result<()> {
         let mut last = String::new();
         loop {
-            let page = merge::page_after(&self.db, &last, MERGES_MAX);
+            let page = merge::page_after(&self.db, &last, ROWS_MAX);
             let rows = in_time(page).await?;
-            let Some(row) = rows.last() else { return Ok(()) };
+            let Some(row) = rows.last() else { return self.load_bans(recovery).await };
             last = row.source.clone();
             let mut marks = vec![];
             for row in &rows {
                 let of_row = row.marks()?.into_iter();
                 marks.extend(of_row.filter(|(_, mark)| *mark != MemberMark::None));
+            }
+            let mut writes = Writes::default();
+            writes.mark_members(self.store.keys(), self.no, &marks);
+            recovery.apply(&writes).await?;
+        }
+    }
+
+    /// Restores the marks of members that are banned.
+    async fn load_bans(self, recovery: &Recovery) -> Result<()> {
+        let mut last = String::new();
+        loop {
+            let rows = in_time(ban::page_after(&self.db, &last, ROWS_MAX)).await?;
+            let Some(row) = rows.last() else { return Ok(()) };
+            last = row.member.clone();
+            let mut marks = vec![];
+            for row in &rows {
+                let mark = row.mark()?;
+                if mark != MemberMark::None {
+                    marks.push((MemberId::new(&row.member)?, mark));
+                }
             }
             let mut writes = Writes::default();
             writes.mark_members(self.store.keys(), self.no, &marks);

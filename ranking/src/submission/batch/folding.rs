@@ -1,15 +1,16 @@
 //! The fold of one batch onto a snapshot.
 
 use super::Batch;
+use super::fairness::Fairness;
 use super::index::{BaseEntry, EntryIndex, TouchedEntry, part_id};
 use crate::board::Policy;
 use crate::board::State;
 use crate::error::Result;
 use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
-use crate::submission::Submission;
-use crate::window::Period;
+use crate::submission::{Snapshot, Submission};
 use crate::window::roll::{Carried, carry};
+use crate::window::{Period, Window};
 use std::collections::BTreeSet;
 
 /// A batch being folded.
@@ -18,14 +19,21 @@ pub(crate) struct Folding<'a> {
     pub(crate) keys: Vec<Vec<Result<Option<RankKey>>>>,
     /// Entries that are needed and were not read: if there are any, the fold is discarded.
     pub(crate) unknown: BTreeSet<BaseEntry>,
+    pub(super) fairness: Fairness<'a>,
 }
 
 impl<'a> Folding<'a> {
+    pub(super) fn onto(batch: &'a Batch, snapshot: &'a Snapshot) -> Self {
+        let fairness = Fairness::of(&batch.wanted, snapshot);
+        Self { batch, keys: snapshot.keys.clone(), unknown: BTreeSet::new(), fairness }
+    }
+
     /// Changes the member's entries in all standings that the submission touches, or in none. Says
-    /// of each whether its key became better.
+    /// of each whether its key became better. A submission is suspicious only if nothing else is
+    /// wrong with it.
     pub(crate) fn admit(
         &mut self,
-        submission: &Submission,
+        submission: &'a Submission,
         places: &[TouchedEntry],
     ) -> Result<Vec<bool>> {
         let rules = &submission.board.rules;
@@ -35,6 +43,7 @@ impl<'a> Folding<'a> {
             rules.check_score(submission.score)?;
         }
         let (mut moved, mut improved) = (Vec::with_capacity(places.len()), vec![]);
+        let mut fair = Ok(());
         for touch in places {
             let (id, period) = self.standings(touch.place);
             let state = match (self.state(submission, touch.place)?, touch.from) {
@@ -45,15 +54,20 @@ impl<'a> Folding<'a> {
             let folded = rules.fold(id.window, state, event);
             let (board, member) = (&submission.board, &submission.member);
             board.check_attempts(id.window, period, member, folded.score)?;
+            if id.window == Window::All && id.segment.is_empty() {
+                fair = board.check_delta(member, state.map(|state| state.score), folded.score);
+            }
             let key = rules.key(id.window, period, folded)?;
             let last = state.map(|state| rules.key(id.window, period, state)).transpose()?;
             improved.push(last.is_none_or(|last| key < last));
             moved.push(key);
         }
+        self.fairness.check(submission, fair)?;
         for (touch, key) in places.iter().zip(moved) {
             let (standings, member) = touch.place;
             self.keys[standings][member] = Ok(Some(key));
         }
+        self.fairness.count(submission);
         Ok(improved)
     }
 

@@ -19,11 +19,11 @@ pub(super) struct Reported(Vec<(usize, EntryIndex, bool, bool)>);
 impl Reported {
     /// Admits a submission to a fold, and notes the entries that its verdict reports. `closed` says
     /// which standings are sealed.
-    pub(super) fn admit(
+    pub(super) fn admit<'a>(
         &mut self,
-        folding: &mut Folding<'_>,
+        folding: &mut Folding<'a>,
         verdict: usize,
-        submission: &Submission,
+        submission: &'a Submission,
         places: &Result<Vec<TouchedEntry>>,
         closed: &[bool],
     ) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The fields that answer with several objects, and how many.
 
+use entity::member::ban::BOARDS_MAX;
 use ranking::attribute::ATTRIBUTES_MAX;
 use ranking::window::season::SEASONS_MAX;
 
@@ -9,9 +10,10 @@ use crate::graphql::types::connection::PAGE_DEFAULT;
 
 /// Fields that answer with a page, each with its default length. Their `nodes` and `edges` count
 /// for each item, and their other fields once.
-pub(super) const PAGES: [(&str, usize); 11] = [
+pub(super) const PAGES: [(&str, usize); 12] = [
     ("accessTokens", PAGE_DEFAULT),
     ("segments", PAGE_DEFAULT),
+    ("quarantine", PAGE_DEFAULT),
     ("top", PAGE_DEFAULT),
     ("boards", PAGE_DEFAULT),
     ("friends", PAGE_DEFAULT),
@@ -24,8 +26,12 @@ pub(super) const PAGES: [(&str, usize); 11] = [
 ];
 
 /// Fields that answer with a list of at most so many objects, by no argument's choice.
-pub(super) const LISTS: [(&str, u64); 3] =
-    [("windows", 17), ("seasons", SEASONS_MAX as u64), ("attributes", ATTRIBUTES_MAX as u64)];
+pub(super) const LISTS: [(&str, u64); 4] = [
+    ("windows", 17),
+    ("seasons", SEASONS_MAX as u64),
+    ("attributes", ATTRIBUTES_MAX as u64),
+    ("bans", BOARDS_MAX as u64 + 1),
+];
 
 /// Lists in the answer to a query about the schema, each with the number of objects it counts for.
 pub(super) const SCHEMA_LISTS: [(&str, u64); 8] = [

@@ -263,8 +263,10 @@ mod tests {
 
     /// Lists of objects that need no argument to bound them: they are as long as the input that
     /// their parent has multiplied already.
-    const BOUNDED_LISTS: [&str; 3] = [
+    const BOUNDED_LISTS: [&str; 5] = [
         "UpsertMembersPayload.members",
+        "ReleaseQuarantinedPayload.results",
+        "VoidQuarantinedPayload.results",
         "RemoveEntriesPayload.members",
         "SubmitScoresPayload.results",
     ];

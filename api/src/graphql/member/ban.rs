@@ -1,0 +1,175 @@
+//! Bans of members: the mutations, and the bans of a member.
+
+use std::collections::BTreeMap;
+
+use async_graphql::{Context, InputObject, Object, SimpleObject};
+use engine::ban::{self, Changed};
+use entity::board as board_row;
+use entity::member::ban::{self as row, EVERYWHERE, Terms};
+use ranking::id::MemberId;
+use tokio::time::Instant;
+
+use super::Member;
+use crate::cache::boards::CachedBoard;
+use crate::error::Error;
+use crate::graphql::board::{self, Board};
+use crate::graphql::event::amendment::AMEND_TIMEOUT;
+use crate::graphql::price;
+use crate::graphql::request::{app, state};
+use crate::graphql::types::scalar::{DateTime, text};
+
+/// The member to ban.
+#[derive(InputObject)]
+pub struct BanMemberInput {
+    /// The member's key, which need not be known yet.
+    member: String,
+    /// The slug of the board; all boards by default, also those that are made later. At most 100
+    /// boards one by one.
+    board: Option<String>,
+    /// True if the member is not to be told: its scores are answered with APPLIED, without an event
+    /// and without an entry.
+    #[graphql(default)]
+    shadow: bool,
+    /// The reason, for moderators: at most 200 characters.
+    reason: Option<String>,
+}
+
+/// The ban to lift.
+#[derive(InputObject)]
+pub struct LiftBanInput {
+    /// The member's key.
+    member: String,
+    /// The slug of the board; by default, the ban from all boards.
+    board: Option<String>,
+}
+
+/// The result of `banMember`.
+#[derive(SimpleObject)]
+pub struct BanMemberPayload {
+    /// True if the member has no entry any more where it is banned. False if the ban is decided and
+    /// goes on in the background; none of its scores is ranked from now on.
+    banned: bool,
+    /// The member.
+    member: Member,
+}
+
+/// The result of `liftBan`.
+#[derive(SimpleObject)]
+pub struct LiftBanPayload {
+    /// True if a ban was lifted; false if there was none.
+    lifted: bool,
+    /// True if the member's entries are there again. False if the lift goes on in the background.
+    done: bool,
+    /// The member.
+    member: Member,
+}
+
+/// A ban of a member.
+pub struct MemberBan {
+    terms: Terms,
+    board: Option<Board>,
+}
+
+/// A ban of a member.
+#[Object]
+impl MemberBan {
+    /// The board; null for a ban from all boards.
+    async fn board(&self) -> Option<Board> {
+        self.board.clone()
+    }
+
+    /// True if the member is not told.
+    async fn shadow(&self) -> bool {
+        self.terms.shadow
+    }
+
+    /// The reason.
+    async fn reason(&self) -> Option<&str> {
+        self.terms.reason.as_deref()
+    }
+
+    /// The time when it began.
+    async fn since(&self) -> DateTime {
+        DateTime(self.terms.since_ms)
+    }
+}
+
+/// Bans a member.
+pub(crate) async fn ban_member(
+    ctx: &Context<'_>,
+    input: &BanMemberInput,
+) -> crate::error::Result<BanMemberPayload> {
+    let (member, board) = both(ctx, &input.member, input.board.as_deref()).await?;
+    let reason = input.reason.clone().map(|reason| text("reason", reason)).transpose();
+    let app = app(ctx);
+    let terms = Terms {
+        board,
+        shadow: input.shadow,
+        reason: reason.map_err(|error| error.within("input"))?,
+        since_ms: app.deployment.clock.now_ms(),
+    };
+    let deadline = Instant::now() + AMEND_TIMEOUT;
+    let changed = Box::pin(ban::ban(&app.deployment, &member, terms, deadline)).await;
+    state(ctx).loaders.clear().await;
+    let banned = changed? == Changed::Done;
+    Ok(BanMemberPayload { banned, member: Member::named(member.as_str()) })
+}
+
+/// Lifts a ban.
+pub(crate) async fn lift_ban(
+    ctx: &Context<'_>,
+    input: &LiftBanInput,
+) -> crate::error::Result<LiftBanPayload> {
+    let (member, board) = both(ctx, &input.member, input.board.as_deref()).await?;
+    let deadline = Instant::now() + AMEND_TIMEOUT;
+    let changed = Box::pin(ban::lift(&app(ctx).deployment, &member, board, deadline)).await;
+    state(ctx).loaders.clear().await;
+    let changed = changed?;
+    Ok(LiftBanPayload {
+        lifted: changed != Changed::Nothing,
+        done: changed == Changed::Done,
+        member: Member::named(member.as_str()),
+    })
+}
+
+/// The member and the number of the board of an input.
+async fn both(
+    ctx: &Context<'_>,
+    member: &str,
+    slug: Option<&str>,
+) -> crate::error::Result<(MemberId, i64)> {
+    let member =
+        MemberId::for_new(member).map_err(|error| Error::from(error).at("input.member"))?;
+    let Some(slug) = slug else {
+        return Ok((member, EVERYWHERE));
+    };
+    let board = board::named(ctx, slug).await.map_err(|error| error.within("input"))?;
+    Ok((member, board.row.no))
+}
+
+/// The bans of a member, that from all boards first; those from deleted boards are left out.
+pub(crate) async fn bans_of(
+    ctx: &Context<'_>,
+    member: &str,
+) -> crate::error::Result<Vec<MemberBan>> {
+    state(ctx).spend(price::select(row::BOARDS_MAX + 1))?;
+    let db = &app(ctx).deployment.reads;
+    let Some(found) = row::of(db, member).await? else {
+        return Ok(vec![]);
+    };
+    let mut terms = found.terms()?;
+    terms.sort_by_key(|terms| terms.board);
+    let numbers: Vec<i64> = terms.iter().map(|terms| terms.board).collect();
+    let mut boards: BTreeMap<i64, board_row::Model> =
+        board_row::living_of_numbers(db, &numbers).await?;
+    let mut bans = vec![];
+    for terms in terms {
+        let board = match boards.remove(&terms.board) {
+            Some(row) => Some(Board(CachedBoard::new(row)?)),
+            None if terms.board == EVERYWHERE => None,
+            None => continue,
+        };
+        bans.push(MemberBan { terms, board });
+    }
+    Ok(bans)
+}

@@ -1,0 +1,288 @@
+//! Quarantined scores: kept, and in no history, until a moderator releases or voids them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ranking::board::fair_play::Suspicion;
+use ranking::submission::Submission;
+use sea_orm::entity::prelude::*;
+use sea_orm::sea_query::Expr;
+use sea_orm::{ActiveValue::Set, Condition, IntoActiveModel, NotSet, QueryOrder};
+
+use crate::error::Result;
+use crate::history::segments;
+use crate::member::ban;
+use crate::sql::{begin, first_rows};
+use crate::{board, random_id};
+
+/// The most scores of a member in quarantine on a board.
+pub const QUARANTINED_MAX: usize = 10_000;
+
+/// The state of a quarantined score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, DeriveActiveEnum)]
+#[sea_orm(rs_type = "String", db_type = "Text")]
+pub enum State {
+    /// It waits for a moderator.
+    #[sea_orm(string_value = "HELD")]
+    Held,
+    /// It is being released: it may be an event already. Another release goes on.
+    #[sea_orm(string_value = "RELEASING")]
+    Releasing,
+    /// It is an event.
+    #[sea_orm(string_value = "RELEASED")]
+    Released,
+    /// It does not count.
+    #[sea_orm(string_value = "VOIDED")]
+    Voided,
+}
+
+/// The states of a score that is not decided.
+pub const OPEN: [State; 2] = [State::Held, State::Releasing];
+
+/// A row of `quarantined_score`.
+#[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
+#[sea_orm(table_name = "quarantined_score")]
+pub struct Model {
+    /// The number, never used again.
+    #[sea_orm(primary_key)]
+    pub no: i64,
+    /// The board.
+    pub board_no: i64,
+    /// The member, which may have no row yet.
+    pub member: String,
+    /// The raw score.
+    pub score: i64,
+    /// The time at which it was earned, in Unix milliseconds.
+    pub at_ms: i64,
+    /// The id of the event that it may become.
+    pub event_id: String,
+    /// True if the client sent that id.
+    pub event_id_sent: bool,
+    /// The segments that it may count in besides everyone, as a JSON array.
+    pub segments: String,
+    /// The metadata, as JSON.
+    pub metadata: Option<String>,
+    /// The name of the reason, as [`Suspicion::name`] gives it.
+    pub suspicion: String,
+    /// The reason, for people.
+    pub message: String,
+    /// The time of arrival, in Unix milliseconds.
+    pub received_at_ms: i64,
+    /// The state.
+    pub state: State,
+    /// When it was released or voided, in Unix milliseconds; none while it is open.
+    pub decided_at_ms: Option<i64>,
+}
+
+no_relations!();
+
+/// A score to keep, and the reason.
+#[derive(Debug, Clone)]
+pub struct Suspect {
+    /// The score.
+    pub submission: Submission,
+    /// The reason.
+    pub suspicion: Suspicion,
+    /// The reason, for people.
+    pub message: String,
+}
+
+/// The outcome of keeping a score.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// The score is kept.
+    Done,
+    /// The score is kept, and its member is banned in silence.
+    InSilence,
+    /// The member has as many scores in quarantine on the board as it may have.
+    Full,
+    /// The event id is one of another score in quarantine.
+    Conflict,
+    /// The member's ban is over, or is being lifted: submit the score again.
+    NotBanned,
+}
+
+impl Model {
+    /// The segments that it may count in besides everyone.
+    ///
+    /// # Errors
+    /// `Corrupt` if they are not a JSON array of texts.
+    pub fn segments(&self) -> ranking::Result<Vec<String>> {
+        segments::of(&self.segments)
+    }
+
+    /// The reason.
+    ///
+    /// # Errors
+    /// `Corrupt` if the row names none.
+    pub fn suspicion(&self) -> ranking::Result<Suspicion> {
+        Suspicion::from_name(&self.suspicion)
+    }
+
+    /// True for the same content.
+    fn is_same(&self, other: &Self) -> bool {
+        (self.score, &self.metadata) == (other.score, &other.metadata)
+    }
+}
+
+/// The row of a score that arrived at an instant.
+fn row_of(suspect: &Suspect, now_ms: i64) -> Model {
+    let Suspect { submission, suspicion, message } = suspect;
+    let sent = submission.event_id.as_ref().map(ToString::to_string);
+    Model {
+        no: 0,
+        board_no: submission.board.no.0,
+        member: submission.member.to_string(),
+        score: submission.score,
+        at_ms: submission.at_ms.map_or(now_ms, |at_ms| at_ms.min(now_ms)),
+        event_id_sent: sent.is_some(),
+        event_id: sent.unwrap_or_else(|| format!("quarantined:{}", random_id())),
+        segments: segments::text(&submission.segments),
+        metadata: submission.metadata.as_ref().map(ToString::to_string),
+        suspicion: suspicion.name().to_owned(),
+        message: message.clone(),
+        received_at_ms: now_ms,
+        state: State::Held,
+        decided_at_ms: None,
+    }
+}
+
+/// Keeps scores of one board, in one transaction, and says of each whether it is kept. The lock of
+/// the board's row makes the limit exact, and those of bans put a lift before or after all of it.
+pub async fn keep(
+    db: &DatabaseConnection,
+    board_no: i64,
+    suspects: &[Suspect],
+    now_ms: i64,
+) -> Result<Vec<Kept>> {
+    let transaction = begin(db).await?;
+    board::Entity::update_many()
+        .col_expr(board::Column::EntrantsNo, Expr::col(board::Column::EntrantsNo))
+        .filter(board::Column::No.eq(board_no))
+        .exec(&transaction)
+        .await?;
+    let members: BTreeSet<&str> = suspects.iter().map(|of| of.submission.member.as_str()).collect();
+    let (mut counts, mut bans) = (BTreeMap::new(), BTreeMap::new());
+    for member in members {
+        counts.insert(member, of_member(board_no, member).count(&transaction).await? as usize);
+        let is_banned = |of: &&Suspect| {
+            of.suspicion == Suspicion::Banned && of.submission.member.as_str() == member
+        };
+        if suspects.iter().any(|of| is_banned(&of)) {
+            bans.insert(member, ban::locked_terms(&transaction, member, board_no).await?);
+        }
+    }
+    let mut outcomes = Vec::with_capacity(suspects.len());
+    for suspect in suspects {
+        let member = suspect.submission.member.as_str();
+        let terms = bans.get(member).and_then(Option::as_ref);
+        if suspect.suspicion == Suspicion::Banned && terms.is_none() {
+            outcomes.push(Kept::NotBanned);
+            continue;
+        }
+        let done =
+            if terms.is_some_and(|terms| terms.shadow) { Kept::InSilence } else { Kept::Done };
+        let row = row_of(suspect, now_ms);
+        let known = Entity::find()
+            .filter(Column::BoardNo.eq(board_no))
+            .filter(Column::Member.eq(member))
+            .filter(Column::EventId.eq(&row.event_id))
+            .one(&transaction)
+            .await?;
+        let count = counts.entry(member).or_default();
+        match known {
+            Some(known) if OPEN.contains(&known.state) => {
+                outcomes.push(if known.is_same(&row) { done } else { Kept::Conflict });
+                continue;
+            }
+            _ if *count >= QUARANTINED_MAX => {
+                outcomes.push(Kept::Full);
+                continue;
+            }
+            // It was decided before, and is judged again.
+            Some(known) => {
+                let again =
+                    ActiveModel { no: Set(known.no), ..row.into_active_model().reset_all() };
+                Entity::update(again).exec(&transaction).await?;
+            }
+            None => {
+                let row = ActiveModel { no: NotSet, ..row.into_active_model() };
+                Entity::insert(row).exec_without_returning(&transaction).await?;
+            }
+        }
+        *count += 1;
+        outcomes.push(done);
+    }
+    transaction.commit().await?;
+    Ok(outcomes)
+}
+
+/// The open scores of a member on a board.
+fn of_member(board_no: i64, member: &str) -> Select<Entity> {
+    Entity::find()
+        .filter(Column::BoardNo.eq(board_no))
+        .filter(Column::Member.eq(member))
+        .filter(Column::State.is_in(OPEN))
+}
+
+/// The scores of some numbers, in the order of their numbers: at most some thousand.
+pub async fn of_numbers(
+    db: &impl ConnectionTrait,
+    numbers: impl IntoIterator<Item = i64>,
+) -> Result<Vec<Model>, DbErr> {
+    Entity::find().filter(Column::No.is_in(numbers)).order_by_asc(Column::No).all(db).await
+}
+
+/// The first open scores of a member, on a board or on all, that are in quarantine as it was
+/// banned, after a number.
+pub async fn of_ban(
+    db: &impl ConnectionTrait,
+    (member, board_no): (&str, Option<i64>),
+    after: i64,
+    limit: usize,
+) -> Result<(Vec<Model>, bool), DbErr> {
+    let mut select = Entity::find()
+        .filter(Column::Member.eq(member))
+        .filter(Column::State.is_in(OPEN))
+        .filter(Column::Suspicion.eq(Suspicion::Banned.name()))
+        .filter(Column::No.gt(after));
+    if let Some(no) = board_no {
+        select = select.filter(Column::BoardNo.eq(no));
+    }
+    first_rows(db, select.order_by_asc(Column::No), limit).await
+}
+
+/// A page of a board's quarantine, in the order of arrival: the scores in some states, of one
+/// member or all, after a number; and true if there are more.
+pub async fn page(
+    db: &impl ConnectionTrait,
+    board_no: i64,
+    (states, member): (&[State], Option<&str>),
+    after: i64,
+    limit: usize,
+) -> Result<(Vec<Model>, bool), DbErr> {
+    let mut select = Entity::find()
+        .filter(Column::BoardNo.eq(board_no))
+        .filter(Column::State.is_in(states.iter().copied()))
+        .filter(Column::No.gt(after));
+    if let Some(member) = member {
+        select = select.filter(Column::Member.eq(member));
+    }
+    first_rows(db, select.order_by_asc(Column::No), limit).await
+}
+
+/// Moves scores from some states to another one; `decided_at_ms` is the instant of a decision.
+/// Returns the number of those that moved.
+pub async fn advance(
+    db: &impl ConnectionTrait,
+    numbers: &[i64],
+    (from, to): (&[State], State),
+    decided_at_ms: Option<i64>,
+) -> Result<u64, DbErr> {
+    let moved =
+        ActiveModel { state: Set(to), decided_at_ms: Set(decided_at_ms), ..Default::default() };
+    let still = Condition::all()
+        .add(Column::No.is_in(numbers.iter().copied()))
+        .add(Column::State.is_in(from.iter().copied()));
+    let updated = Entity::update_many().set(moved).filter(still).exec(db).await?;
+    Ok(updated.rows_affected)
+}
