@@ -16,6 +16,7 @@ use super::integrity::{self, Finding, IntegrityRun, IntegrityRunTotal};
 use super::job::{self, Job, JobKind, JobTotal};
 use super::member::Member;
 use super::member::friend::{self, FriendEntry};
+use super::member::quarantine::{self, QuarantinedScore};
 use super::member::search::{MemberTotal, search};
 use super::request::{app, state};
 use super::standings::entry::Entry;
@@ -56,6 +57,8 @@ pub enum Node {
     FriendEntry(FriendEntry),
     /// An access token.
     AccessToken(AccessToken),
+    /// A score in quarantine.
+    QuarantinedScore(QuarantinedScore),
 }
 
 /// The client, as its access token identifies it.
@@ -253,6 +256,7 @@ async fn node(ctx: &Context<'_>, id: &str) -> crate::error::Result<Option<Node>>
         },
         GlobalId::Event(place) => event::find(ctx, place).await?.map(Into::into),
         GlobalId::AccessToken(id) => token::find(ctx, &id).await?.map(Into::into),
+        GlobalId::Quarantined(number) => quarantine::find(ctx, number).await?.map(Into::into),
         GlobalId::Job(number) => job::find(ctx, number).await?.map(Into::into),
         GlobalId::IntegrityRun(number) => integrity::find(ctx, number).await?.map(Into::into),
         GlobalId::Finding(run, index) => {

@@ -189,6 +189,12 @@ async fn check_quarantine(sql: Sql) {
     let seen: Vec<&str> = held.iter().map(|node| node["eventId"].as_str().unwrap()).collect();
     assert_eq!(seen, ["x", "y", "z"]);
     let held = numbers(&held);
+    let node = "query($id: ID!) { node(id: $id) { ... on QuarantinedScore { id eventId } } }";
+    let id = json!(format!("quarantined:{}", held[0].as_str().unwrap()));
+    let found = &apis[0].data(node, json!({ "id": id })).await["node"];
+    assert_eq!(*found, json!({ "id": id, "eventId": "x" }));
+    let answer = apis[0].ask(None, node, json!({ "id": id })).await;
+    assert_eq!(answer.codes(), ["UNAUTHENTICATED"]);
     let told = release(&apis[1], &held[..1]).await;
     assert_eq!((outcomes(&told), &told["released"]), (vec!["RELEASED"], &json!(1)));
     let told = void_quarantined(&apis[0], &held[..2]).await;

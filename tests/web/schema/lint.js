@@ -35,7 +35,7 @@ const RULES = {
         // A cache keeps these with the object that they belong to.
         suffixes: ['Connection', 'Edge', 'Payload'],
         // Values, of which a later one replaces the one before, and parts of a payload. A client is one viewer at a time.
-        types: ['Attempts', 'Entrants', 'MemberAttribute', 'PageInfo', 'ScoreBucket', 'ScoreFormat', 'Season', 'EntryChange', 'PreviousEntry', 'SubmitError', 'SubmitResult', 'Viewer'],
+        types: ['Attempts', 'Entrants', 'FairPlay', 'MemberAttribute', 'MemberBan', 'PageInfo', 'ScoreBucket', 'ScoreFormat', 'Season', 'EntryChange', 'PreviousEntry', 'QuarantineError', 'QuarantineResult', 'SubmitError', 'SubmitResult', 'Viewer'],
       },
     },
   ],
@@ -43,6 +43,7 @@ const RULES = {
 
 /** Lists that go forward only, as docs/reference/graphql.md says: the rule wants `last` and `before`, too. */
 const FORWARD_ONLY = [
+  'Board.quarantine',
   'Board.segments',
   'Member.boards',
   'IntegrityRun.findings',

@@ -13,6 +13,8 @@ export function advice(status: SubmitStatus): string {
     case 'APPLIED':
     case 'DUPLICATE':
       return 'done';
+    case 'QUARANTINED':
+      return 'a moderator decides';
     case 'REJECTED':
       return 'read the code';
     case 'UNKNOWN':

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_graphql::connection::{Edge, EmptyFields};
 use async_graphql::{Context, Enum, ID, InputObject, Object, Result, SimpleObject};
 use engine::quarantine::{RELEASED_MAX, Released, release};
+use entity::board;
 use entity::member::quarantine::{self as row, OPEN, State};
 use ranking::metadata::Metadata;
 use tokio::time::Instant;
@@ -17,6 +18,7 @@ use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::standings::member_id;
 use crate::graphql::types::connection::{Connection, PAGE_DEFAULT, PageCursor, limit_or};
+use crate::graphql::types::global_id::GlobalId;
 use crate::graphql::types::scalar::{DateTime, Decimal, Json, int};
 
 /// The reason why a score is suspicious.
@@ -69,6 +71,11 @@ pub struct QuarantinedScore {
 /// A score that is kept and not ranked.
 #[Object]
 impl QuarantinedScore {
+    /// The global id: "quarantined:<number>".
+    pub(crate) async fn id(&self) -> ID {
+        GlobalId::Quarantined(self.row.no).to_text().into()
+    }
+
     /// The number, for `releaseQuarantined` and `voidQuarantined`.
     async fn number(&self) -> ID {
         self.row.no.into()
@@ -175,6 +182,22 @@ pub struct VoidQuarantinedPayload {
     results: Vec<QuarantineResult>,
     /// The number of scores that were voided now.
     voided: i32,
+}
+
+/// The score of a number.
+pub(crate) async fn find(
+    ctx: &Context<'_>,
+    number: i64,
+) -> crate::error::Result<Option<QuarantinedScore>> {
+    state(ctx).require_moderator()?;
+    state(ctx).spend(price::select(2))?;
+    let db = &app(ctx).deployment.reads;
+    let Some(row) = row::of_numbers(db, [number]).await?.pop() else {
+        return Ok(None);
+    };
+    let board = board::living_of_numbers(db, &[row.board_no]).await?.remove(&row.board_no);
+    let board = board.map(CachedBoard::new).transpose()?;
+    Ok(board.map(|board| QuarantinedScore { board, row }))
 }
 
 /// A page of a board's quarantine.

@@ -1,7 +1,8 @@
 //! Global ids, as readable text: `board:redis.7`, `member:u42`, `window:redis.7:daily`,
 //! `period:redis.7:daily:2025-09-03`, `standings:redis.7:daily:2025-09-03:`,
 //! `entry:redis.7:all:all::u42`, `friendEntry:redis.7:all:all::u42:u43`, `event:3:120:0`, `job:17`,
-//! `integrityRun:5`, `finding:5:0`, `accessToken:57c22c6e00b5`.
+//! `integrityRun:5`, `finding:5:0`, `accessToken:57c22c6e00b5`,
+//! `quarantined:9`.
 //!
 //! A board has its slug and its number, which is never used again, so that another board of the
 //! same slug is another object.
@@ -39,6 +40,8 @@ pub enum GlobalId {
     Finding(i64, i64),
     /// An access token by its own id.
     AccessToken(String),
+    /// A score in quarantine by its number.
+    Quarantined(i64),
 }
 
 /// The name of a board.
@@ -85,6 +88,7 @@ impl GlobalId {
             Self::IntegrityRun(number) => format!("integrityRun:{number}"),
             Self::Finding(run, index) => format!("finding:{run}:{index}"),
             Self::AccessToken(id) => format!("accessToken:{id}"),
+            Self::Quarantined(number) => format!("quarantined:{number}"),
         }
     }
 
@@ -115,6 +119,7 @@ impl GlobalId {
             }
             "accessToken" => Some(Self::AccessToken(rest.to_owned())),
             "job" => rest.parse().ok().map(Self::Job),
+            "quarantined" => rest.parse().ok().map(Self::Quarantined),
             "integrityRun" => rest.parse().ok().map(Self::IntegrityRun),
             "finding" => {
                 let (run, index) = rest.split_once(':')?;
@@ -192,6 +197,7 @@ mod tests {
             GlobalId::IntegrityRun(5),
             GlobalId::Finding(5, 0),
             GlobalId::AccessToken("57c22c6e00b5".into()),
+            GlobalId::Quarantined(9),
         ];
         for id in ids {
             assert_eq!(GlobalId::parse(&id.to_text()), Some(id));
