@@ -12,9 +12,9 @@ pub struct HttpSettings {
     /// Lets anyone read public boards without an access token.
     #[arg(long, env = "LAUREL_PUBLIC_READS", default_value_t = true, action = clap::ArgAction::Set)]
     pub public_reads: bool,
-    /// The clients that search for members, and see their friends and histories: public (all), tokens
-    /// (searches with any access token, the rest for the member itself and for services), or self
-    /// (searches for moderators only).
+    /// The clients that search for members, and see their friends and histories: public (all),
+    /// tokens (searches with any access token, the rest for the member itself and for services), or
+    /// self (searches for moderators only).
     #[arg(long, env = "LAUREL_MEMBERS", default_value = "tokens", value_name = "WHO")]
     pub members: MembersFor,
     /// Leaves the background work to `laurel worker`.
