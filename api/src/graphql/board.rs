@@ -23,6 +23,7 @@ use super::board::joining::Entrants;
 use super::board::season::Season;
 use super::board::segments::segments_page;
 use super::board::window::BoardWindow;
+use super::guard::Needs;
 use super::member::quarantine::{self, QuarantineState, QuarantinedScore};
 use super::price;
 use super::request::{RequestState, app, state};
@@ -31,6 +32,7 @@ use super::standings::{Standings, StandingsOf};
 use super::types::connection::{Connection, Page};
 use super::types::global_id::{BoardName, GlobalId};
 use super::types::scalar::{DateTime, Decimal};
+use crate::access::scope::Scope;
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 

@@ -28,6 +28,7 @@ use super::standings::{Choice, Standings, StandingsOf};
 use super::types::connection::{Connection, Page, PageCursor};
 use super::types::global_id::GlobalId;
 use super::types::scalar::DateTime;
+use crate::access::scope::Scope;
 use crate::error::Error;
 use crate::loader::ROWS_MAX;
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use async_graphql::{Context, InputObject, Object, SimpleObject};
 use engine::ban::{self, Changed};
 use entity::board as board_row;
+use entity::board::seen::Seen;
 use entity::member::ban::{self as row, EVERYWHERE, Terms};
 use ranking::id::MemberId;
 use tokio::time::Instant;
@@ -141,13 +142,18 @@ async fn both(
     let member =
         MemberId::for_new(member).map_err(|error| Error::from(error).at("input.member"))?;
     let Some(slug) = slug else {
+        if matches!(state(ctx).seen(), Seen::Listed(_)) {
+            let message = "this access token is for some boards: expected one of them as board";
+            return Err(Error::forbidden(message).at("input.board"));
+        }
         return Ok((member, EVERYWHERE));
     };
     let board = board::named(ctx, slug).await.map_err(|error| error.within("input"))?;
     Ok((member, board.row.no))
 }
 
-/// The bans of a member, that from all boards first; those from deleted boards are left out.
+/// The bans of a member, that from all boards first; those from boards that are deleted, or that
+/// the client does not see, are left out.
 pub(crate) async fn bans_of(
     ctx: &Context<'_>,
     member: &str,
@@ -165,6 +171,7 @@ pub(crate) async fn bans_of(
     let mut bans = vec![];
     for terms in terms {
         let board = match boards.remove(&terms.board) {
+            Some(row) if !state(ctx).seen().includes(&row) => continue,
             Some(row) => Some(Board(CachedBoard::new(row)?)),
             None if terms.board == EVERYWHERE => None,
             None => continue,

@@ -7,13 +7,16 @@ use async_graphql::connection::{Edge, EmptyFields};
 use async_graphql::{Context, Enum, ID, InputObject, Object, Result, SimpleObject};
 use engine::quarantine::{RELEASED_MAX, Released, release};
 use entity::board;
+use entity::board::seen::Seen;
 use entity::member::quarantine::{self as row, OPEN, State};
 use ranking::metadata::Metadata;
 use tokio::time::Instant;
 
+use crate::access::scope::Scope;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::event::amendment::AMEND_TIMEOUT;
+use crate::graphql::guard::Needs;
 use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::standings::member_id;
@@ -189,15 +192,32 @@ pub(crate) async fn find(
     ctx: &Context<'_>,
     number: i64,
 ) -> crate::error::Result<Option<QuarantinedScore>> {
-    state(ctx).require_moderator()?;
+    Needs::Scope(Scope::Moderate).met(ctx)?;
     state(ctx).spend(price::select(2))?;
     let db = &app(ctx).deployment.reads;
     let Some(row) = row::of_numbers(db, [number]).await?.pop() else {
         return Ok(None);
     };
     let board = board::living_of_numbers(db, &[row.board_no]).await?.remove(&row.board_no);
+    let board = board.filter(|board| state(ctx).seen().includes(board));
     let board = board.map(CachedBoard::new).transpose()?;
     Ok(board.map(|board| QuarantinedScore { board, row }))
+}
+
+/// The scores of some numbers, as far as they are on boards that the client sees.
+async fn seen(ctx: &Context<'_>, numbers: Vec<i64>) -> crate::error::Result<Vec<row::Model>> {
+    let db = &app(ctx).deployment.db;
+    let mut rows = row::of_numbers(db, numbers).await?;
+    if *state(ctx).seen() != Seen::All {
+        let of_rows: BTreeSet<i64> = rows.iter().map(|row| row.board_no).collect();
+        let of_rows: Vec<i64> = of_rows.into_iter().collect();
+        let boards = board::living_of_numbers(db, &of_rows).await?;
+        rows.retain(|row| {
+            let board = boards.get(&row.board_no);
+            board.is_some_and(|board| state(ctx).seen().includes(board))
+        });
+    }
+    Ok(rows)
 }
 
 /// A page of a board's quarantine.
@@ -234,7 +254,7 @@ pub(crate) async fn release_quarantined(
 ) -> crate::error::Result<ReleaseQuarantinedPayload> {
     let numbers = numbers(&input.numbers)?;
     let deployment = &app(ctx).deployment;
-    let rows = row::of_numbers(&deployment.db, numbers.iter().flatten().copied()).await?;
+    let rows = seen(ctx, numbers.iter().flatten().copied().collect()).await?;
     let deadline = Instant::now() + AMEND_TIMEOUT;
     let told = Box::pin(release(deployment, rows, deadline)).await;
     state(ctx).loaders.clear().await;
@@ -263,7 +283,8 @@ pub(crate) async fn void_quarantined(
     input: &VoidQuarantinedInput,
 ) -> crate::error::Result<VoidQuarantinedPayload> {
     let numbers = numbers(&input.numbers)?;
-    let all: Vec<i64> = numbers.iter().flatten().copied().collect();
+    let rows = seen(ctx, numbers.iter().flatten().copied().collect()).await?;
+    let all: Vec<i64> = rows.iter().map(|row| row.no).collect();
     let deployment = &app(ctx).deployment;
     let now_ms = deployment.clock.now_ms();
     let held = (&[State::Held][..], State::Voided);
