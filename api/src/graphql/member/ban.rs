@@ -143,8 +143,8 @@ async fn both(
         MemberId::for_new(member).map_err(|error| Error::from(error).at("input.member"))?;
     let Some(slug) = slug else {
         if matches!(state(ctx).seen(), Seen::Listed(_)) {
-            let message = "this access token is for some boards: expected one of them as board";
-            return Err(Error::forbidden(message).at("input.board"));
+            let message = "invalid board: expected one, as this access token is not for all boards";
+            return Err(Error::bad_input(message).at("input.board"));
         }
         return Ok((member, EVERYWHERE));
     };
