@@ -8,8 +8,8 @@
 //! 1. `CHANGING`. Every partition marks the member, and ranks no score of it on these boards. SQL
 //!    then has all that was ranked before. Board by board, the member is removed; or the removal is
 //!    voided, where a ban is lifted.
-//! 2. `RELEASING`, of a lift. Every partition is told that the member is back, and the scores that
-//!    were quarantined meanwhile are released.
+//! 2. `RELEASING`, of a lift. The process tells every partition that the member is back, and
+//!    releases the scores that were quarantined meanwhile.
 //! 3. `SETTLED`.
 //!
 //! Each step has a version of its own. A process tells a partition of a step by a commit, and reads

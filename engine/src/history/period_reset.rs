@@ -10,11 +10,10 @@ use std::str::FromStr;
 use entity::board;
 use entity::error::Result;
 use entity::history::by_time::{self, Timed};
-use entity::history::makers::amendments;
 use entity::history::score_event;
 use futures::future::try_join_all;
 use ranking::board::Board;
-use ranking::commit::{EventPlace, voided};
+use ranking::commit::EventPlace;
 use ranking::id::MemberId;
 use ranking::window::Period;
 use tokio::time::Instant;
@@ -127,11 +126,6 @@ async fn void(
     for row in rows {
         scores.push((MemberId::new(&row.member)?, row.place()?));
     }
-    let members: BTreeSet<&str> = scores.iter().map(|(member, _)| member.as_str()).collect();
-    let members: Vec<&str> = members.into_iter().collect();
-    let amendments = amendments(&deployment.db, board.no, &members).await?;
-    let voided = voided(&amendments);
-    scores.retain(|(_, place)| !voided.contains(place));
     let by_partition = deployment.by_partition(board, &scores, |(member, _)| member);
     let voids = by_partition.map(async |(partition, scores): (_, Vec<(MemberId, EventPlace)>)| {
         let members: BTreeSet<MemberId> = scores.iter().map(|(member, _)| member.clone()).collect();

@@ -6,13 +6,14 @@ use ranking::board::Board;
 use ranking::commit::{self, EventKind, EventPlace};
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::{
-    Asterisk, CaseStatement, Expr, ExprTrait, Func, Query, SelectStatement, SimpleExpr, UnionType,
+    Asterisk, CaseStatement, Expr, ExprTrait, Func, Query, SelectStatement, UnionType,
 };
 use sea_orm::{Condition, DbBackend, Order, QuerySelect, QueryTrait};
 
 use crate::history::makers::{Events, amendments};
 use crate::history::score_event::{Column, Entity, beyond};
 use crate::history::segments;
+use crate::sql::dialect;
 
 /// The members of one SELECT.
 const MEMBERS_AT_ONCE: usize = 10;
@@ -95,9 +96,9 @@ async fn count(
         let events = events.filter(Column::Member.eq(*member)).limit(COUNTED_EVENTS_MAX + 1);
         let counted = CaseStatement::new().case(counts, 1).finally(0);
         Query::select()
-            .expr_as(number(backend, Expr::val(place as i64)), "place")
-            .expr_as(number(backend, Expr::col(Asterisk).count()), "events")
-            .expr_as(number(backend, Func::sum(counted).into()), "counted")
+            .expr_as(dialect::as_integer(backend, Expr::val(place as i64)), "place")
+            .expr_as(dialect::as_integer(backend, Expr::col(Asterisk).count()), "events")
+            .expr_as(dialect::as_integer(backend, Func::sum(counted).into()), "counted")
             .from_subquery(events.into_query(), "history")
             .to_owned()
     };
@@ -162,25 +163,12 @@ fn counting(
         .add_option(of.until_ms.map(|until_ms| at_ms().lt(until_ms)))
         .add_option(removal.map(|removal| beyond(board, removal, &Order::Asc)));
     if !of.segment.is_empty() {
-        let name = match backend {
-            DbBackend::Postgres => "strpos",
-            _ => "instr",
-        };
         let text = segments::text(&[of.segment.to_owned()]);
         // The text of one segment, within those of all.
         let one = text.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let found = Func::cust(name).arg(Expr::col(Column::Segments)).arg(one);
-        counts = counts.add(Expr::from(found).gt(0));
+        counts = counts.add(dialect::contains(backend, Expr::col(Column::Segments), one));
     }
     counts
-}
-
-/// An expression as a number of 64 bits.
-fn number(backend: DbBackend, expression: SimpleExpr) -> SimpleExpr {
-    expression.cast_as(match backend {
-        DbBackend::MySql => "SIGNED",
-        _ => "BIGINT",
-    })
 }
 
 /// The events that take scores back, by member.

@@ -1,6 +1,6 @@
 //! Quarantined scores: kept, and in no history, until a moderator releases or voids them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ranking::board::fair_play::Suspicion;
 use ranking::submission::Submission;
@@ -11,7 +11,7 @@ use sea_orm::{ActiveValue::Set, Condition, IntoActiveModel, NotSet, QueryOrder};
 use crate::error::Result;
 use crate::history::segments;
 use crate::member::ban;
-use crate::sql::{begin, first_rows};
+use crate::sql::{begin, first_rows, insert_chunked};
 use crate::{board, random_id};
 
 /// The most scores of a member in quarantine on a board.
@@ -160,20 +160,28 @@ pub async fn keep(
         .filter(board::Column::No.eq(board_no))
         .exec(&transaction)
         .await?;
-    let members: BTreeSet<&str> = suspects.iter().map(|of| of.submission.member.as_str()).collect();
-    let (mut counts, mut bans) = (BTreeMap::new(), BTreeMap::new());
-    for member in members {
+    let rows: Vec<Model> = suspects.iter().map(|suspect| row_of(suspect, now_ms)).collect();
+    let mut by_member: BTreeMap<&str, Vec<&Model>> = BTreeMap::new();
+    for row in &rows {
+        by_member.entry(&row.member).or_default().push(row);
+    }
+    let (mut counts, mut bans, mut known) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for (member, rows) in by_member {
         counts.insert(member, of_member(board_no, member).count(&transaction).await? as usize);
-        let is_banned = |of: &&Suspect| {
-            of.suspicion == Suspicion::Banned && of.submission.member.as_str() == member
-        };
-        if suspects.iter().any(|of| is_banned(&of)) {
+        if rows.iter().any(|row| row.suspicion == Suspicion::Banned.name()) {
             bans.insert(member, ban::locked_terms(&transaction, member, board_no).await?);
         }
+        let there = Entity::find()
+            .filter(Column::BoardNo.eq(board_no))
+            .filter(Column::Member.eq(member))
+            .filter(Column::EventId.is_in(rows.iter().map(|row| row.event_id.as_str())))
+            .all(&transaction)
+            .await?;
+        known.extend(there.into_iter().map(|row| ((member, row.event_id.clone()), row)));
     }
-    let mut outcomes = Vec::with_capacity(suspects.len());
-    for suspect in suspects {
-        let member = suspect.submission.member.as_str();
+    let (mut outcomes, mut new) = (Vec::with_capacity(rows.len()), vec![]);
+    for (suspect, row) in suspects.iter().zip(&rows) {
+        let member = row.member.as_str();
         let terms = bans.get(member).and_then(Option::as_ref);
         if suspect.suspicion == Suspicion::Banned && terms.is_none() {
             outcomes.push(Kept::NotBanned);
@@ -181,17 +189,11 @@ pub async fn keep(
         }
         let done =
             if terms.is_some_and(|terms| terms.shadow) { Kept::InSilence } else { Kept::Done };
-        let row = row_of(suspect, now_ms);
-        let known = Entity::find()
-            .filter(Column::BoardNo.eq(board_no))
-            .filter(Column::Member.eq(member))
-            .filter(Column::EventId.eq(&row.event_id))
-            .one(&transaction)
-            .await?;
         let count = counts.entry(member).or_default();
-        match known {
+        let place = (member, row.event_id.clone());
+        match known.get(&place) {
             Some(known) if OPEN.contains(&known.state) => {
-                outcomes.push(if known.is_same(&row) { done } else { Kept::Conflict });
+                outcomes.push(if known.is_same(row) { done } else { Kept::Conflict });
                 continue;
             }
             _ if *count >= QUARANTINED_MAX => {
@@ -200,18 +202,17 @@ pub async fn keep(
             }
             // It was decided before, and is judged again.
             Some(known) => {
-                let again =
-                    ActiveModel { no: Set(known.no), ..row.into_active_model().reset_all() };
+                let again = row.clone().into_active_model().reset_all();
+                let again = ActiveModel { no: Set(known.no), ..again };
                 Entity::update(again).exec(&transaction).await?;
             }
-            None => {
-                let row = ActiveModel { no: NotSet, ..row.into_active_model() };
-                Entity::insert(row).exec_without_returning(&transaction).await?;
-            }
+            None => new.push(ActiveModel { no: NotSet, ..row.clone().into_active_model() }),
         }
+        known.insert(place, row.clone());
         *count += 1;
         outcomes.push(done);
     }
+    insert_chunked::<Entity, _>(&transaction, new, None).await?;
     transaction.commit().await?;
     Ok(outcomes)
 }

@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 
+use sea_orm::sea_query::{Expr, ExprTrait, Func, SimpleExpr};
 use sea_orm::{
     ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, QueryResult, Statement, Value,
 };
@@ -68,13 +69,31 @@ pub fn sql_now(backend: DbBackend) -> &'static str {
     }
 }
 
-/// An expression as a number of 64 bits.
-pub fn integer(backend: DbBackend, expression: &str) -> String {
-    let kind = match backend {
+/// The name of the numbers of 64 bits in a CAST.
+fn integer_type(backend: DbBackend) -> &'static str {
+    match backend {
         DbBackend::MySql => "SIGNED",
         _ => "BIGINT",
+    }
+}
+
+/// An expression as a number of 64 bits.
+pub fn integer(backend: DbBackend, expression: &str) -> String {
+    format!("CAST({expression} AS {})", integer_type(backend))
+}
+
+/// As [`integer`], for a statement that SeaORM builds.
+pub fn as_integer(backend: DbBackend, expression: SimpleExpr) -> SimpleExpr {
+    expression.cast_as(integer_type(backend))
+}
+
+/// The condition that a text contains another one, letter by letter.
+pub fn contains(backend: DbBackend, text: SimpleExpr, part: String) -> SimpleExpr {
+    let name = match backend {
+        DbBackend::Postgres => "strpos",
+        _ => "instr",
     };
-    format!("CAST({expression} AS {kind})")
+    Expr::from(Func::cust(name).arg(text).arg(part)).gt(0)
 }
 
 /// The comparison of two columns with two values: by the first ones, and by the second ones where

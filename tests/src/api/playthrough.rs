@@ -3,17 +3,38 @@
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
+use rand::seq::{IndexedRandom, SliceRandom};
 use ranking::window::Window;
 use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::api::amendment::{events, member_events, remove, void};
 use crate::api::listing::{check_all_time_in_sql, check_standings};
-use crate::api::submission::submit_events;
+use crate::api::submission::{create_board, submit_events};
+use crate::model::game::{Game, Range, every_game};
 use crate::model::history::{Amended, History, Item};
 use crate::model::oracle::Event;
 use crate::wait::until;
+
+/// The boards of some games of so many events, on which the first half of the events was played.
+pub async fn begun(
+    rng: &mut StdRng,
+    api: &Api,
+    events: usize,
+    shards: u16,
+    boards: usize,
+) -> Vec<(Game, History)> {
+    let mut games = every_game(rng, shards, Range::Wide, events);
+    games.shuffle(rng);
+    let mut begun = vec![];
+    for game in games.into_iter().take(boards) {
+        create_board(api, &game.board).await;
+        let mut history = History::new(game.board.clone());
+        play(rng, api, &mut history, &game.events[..events / 2]).await;
+        begun.push((game, history));
+    }
+    begun
+}
 
 /// Submits events in batches, with a random amendment after each.
 pub async fn play(rng: &mut StdRng, api: &Api, history: &mut History, events: &[Event]) {

@@ -5,19 +5,19 @@ use std::fs;
 use std::sync::Arc;
 
 use rand::rngs::StdRng;
-use rand::seq::{IndexedRandom, SliceRandom};
+use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::api::amendment::merge;
-use tests::api::playthrough::{check, play};
-use tests::api::submission::{create_board, submit_events};
+use tests::api::playthrough::{begun, check, play};
+use tests::api::submission::submit_events;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::MERGE_MEMBERS;
 use tests::jobs::analytics::{figures, run};
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::{retain, wait_until_sealed};
-use tests::model::game::{Game, Range, every_game, seeded};
+use tests::model::game::{Game, seeded};
 use tests::model::history::History;
 use tests::wait::until;
 
@@ -65,20 +65,6 @@ enum Seals {
     InBetween,
 }
 
-/// The boards of some games, on which the first part of the events was played.
-async fn begun(rng: &mut StdRng, api: &Api, shards: u16, boards: usize) -> Vec<(Game, History)> {
-    let mut games = every_game(rng, shards, Range::Wide, EVENTS);
-    games.shuffle(rng);
-    let mut begun = vec![];
-    for game in games.into_iter().take(boards) {
-        create_board(api, &game.board).await;
-        let mut history = History::new(game.board.clone());
-        play(rng, api, &mut history, &game.events[..EVENTS / 2]).await;
-        begun.push((game, history));
-    }
-    begun
-}
-
 /// A member with scores that count, and another member, who may have none.
 fn pair(rng: &mut StdRng, games: &[(Game, History)]) -> (String, String) {
     let counting = games.iter().flat_map(|(_, history)| history.oracle().accepted().to_vec());
@@ -103,7 +89,7 @@ async fn check_games(sql: Sql, shards: u16, seals: Seals) {
     let mut rng = seeded();
     let deployment = Deployment::new(sql, Redis::Own).await;
     let apis = [Api::start(&deployment).await, Api::start(&deployment).await];
-    let mut games = begun(&mut rng, &apis[0], shards, BOARDS).await;
+    let mut games = begun(&mut rng, &apis[0], EVENTS, shards, BOARDS).await;
     if seals == Seals::InBetween {
         for (_, history) in &games {
             retain(&apis[0], &history.board, 0).await;
@@ -168,7 +154,7 @@ async fn check_steps(sql: Sql, shards: u16, steps: &[&str]) {
     let mut rng = seeded();
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
-    let mut games = begun(&mut rng, &api, shards, 2).await;
+    let mut games = begun(&mut rng, &api, EVENTS, shards, 2).await;
     for (number, step) in steps.iter().enumerate() {
         let (source, target) = (format!("s{number}"), format!("t{number}"));
         for (game, history) in &mut games {

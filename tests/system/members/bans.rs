@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rand::rngs::StdRng;
-use rand::seq::{IndexedRandom, SliceRandom};
+use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
 
 use tests::api::Api;
@@ -12,14 +12,14 @@ use tests::api::listing::{check_all_time_in_sql, check_standings};
 use tests::api::moderation::{
     BAN_MEMBER, LIFT_BAN, ban, lift, numbers, quarantine, release, release_or_die, statuses,
 };
-use tests::api::playthrough::play;
-use tests::api::submission::{create_board, submit, submit_events};
+use tests::api::playthrough::begun;
+use tests::api::submission::{submit, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::{MERGE_MEMBERS, SUBMIT_SCORES};
 use tests::jobs::analytics::figures;
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::{retain, wait_until_sealed};
-use tests::model::game::{Game, Range, every_game, seeded};
+use tests::model::game::{Game, seeded};
 use tests::model::history::History;
 use tests::model::oracle::{Event, Oracle, Verdict};
 use tests::wait::until;
@@ -63,20 +63,6 @@ async fn a_banned_member_is_nowhere_and_back_after_the_lift_on_mariadb() {
     if let Some(sql) = Sql::mariadb() {
         check_games(sql, 4, true).await;
     }
-}
-
-/// The boards of some games, on which the first part of the events was played.
-async fn begun(rng: &mut StdRng, api: &Api, shards: u16, boards: usize) -> Vec<(Game, History)> {
-    let mut games = every_game(rng, shards, Range::Wide, EVENTS);
-    games.shuffle(rng);
-    let mut begun = vec![];
-    for game in games.into_iter().take(boards) {
-        create_board(api, &game.board).await;
-        let mut history = History::new(game.board.clone());
-        play(rng, api, &mut history, &game.events[..EVENTS / 2]).await;
-        begun.push((game, history));
-    }
-    begun
 }
 
 /// A member with scores that count.
@@ -124,7 +110,7 @@ async fn check_games(sql: Sql, shards: u16, is_sealed: bool) {
     let mut rng = seeded();
     let deployment = Deployment::new(sql, Redis::Own).await;
     let apis = [Api::start(&deployment).await, Api::start(&deployment).await];
-    let mut games = begun(&mut rng, &apis[0], shards, BOARDS).await;
+    let mut games = begun(&mut rng, &apis[0], EVENTS, shards, BOARDS).await;
     if is_sealed {
         for (_, history) in &games {
             retain(&apis[0], &history.board, 0).await;
@@ -229,7 +215,7 @@ async fn check_steps(sql: Sql, shards: u16, one_of: usize) {
     let mut rng = seeded();
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
-    let mut games = begun(&mut rng, &api, shards, 2).await;
+    let mut games = begun(&mut rng, &api, EVENTS, shards, 2).await;
     for (number, step) in LIFT_STEPS.iter().enumerate().step_by(one_of) {
         let cheat = format!("c{number}");
         for (game, history) in &mut games {

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
 use ranking::id::{MemberId, PartitionNo};
 use ranking::store::write::Dedup;
 use ranking::submission::event_ids::{ELSEWHERE, seen_field, seen_is_of};
-use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, Condition, ConnectionTrait, QueryFilter};
 
 use super::voids::Voids;
 use super::{Amending, Plan};
@@ -79,24 +80,10 @@ impl Amending<'_> {
         for events in history.events.values_mut() {
             events.sort_by_key(|(place, event)| (layout(event), place.seq, place.index));
         }
-        let mut seen = vec![];
-        if let Plan::Voids(Voids { targets, .. }) = self.plan {
-            for (member, target) in targets {
-                let events = history.of(member.as_str());
-                let Some((_, event)) = events.iter().find(|(place, _)| place == target) else {
-                    continue;
-                };
-                let Some(event_id) = &event.event_id else { continue };
-                let of_target = (i32::from(target.partition), target.seq as i64);
-                let row = commit::Entity::find_by_id(of_target).one(db).await?;
-                let field = seen_field(self.board.no, member, event_id);
-                seen.extend(row.map(|row| SeenEvent {
-                    target: *target,
-                    times: row.times(),
-                    field,
-                }));
-            }
-        }
+        let seen = match self.plan {
+            Plan::Voids(of) => seen_events(db, self.board, of, &history).await?,
+            _ => vec![],
+        };
         let mut refused_origins = HashSet::new();
         if let Plan::Copies(of) = self.plan {
             let letters = dead_letter::of_board(db, partition.no, self.board.no).await?;
@@ -105,6 +92,35 @@ impl Amending<'_> {
         }
         Ok(KnownHistory { history, mark, archived, refused, refused_origins, seen })
     }
+}
+
+/// The event ids of events to be voided. A SELECT for each partition that has some of their
+/// commits: most have one.
+async fn seen_events(
+    db: &impl ConnectionTrait,
+    board: &Board,
+    of: Voids<'_>,
+    history: &MembersHistory,
+) -> Result<Vec<SeenEvent>> {
+    let targets: HashSet<EventPlace> = of.targets.iter().map(|(_, target)| *target).collect();
+    let events = of.members.iter().flat_map(|member| history.of(member.as_str()));
+    let mut by_partition: BTreeMap<i32, Vec<(EventPlace, String)>> = BTreeMap::new();
+    for (place, event) in events.filter(|(place, _)| targets.contains(place)) {
+        if let Some(event_id) = &event.event_id {
+            let field = seen_field(board.no, &event.member, event_id);
+            by_partition.entry(place.partition.into()).or_default().push((*place, field));
+        }
+    }
+    let mut seen = vec![];
+    for (partition, fields) in by_partition {
+        let seqs = fields.iter().map(|(place, _)| place.seq as i64).collect();
+        let times = commit::times_of_seqs(db, partition, seqs).await?;
+        seen.extend(fields.into_iter().filter_map(|(target, field)| {
+            let times = *times.get(&(target.seq as i64))?;
+            Some(SeenEvent { target, times, field })
+        }));
+    }
+    Ok(seen)
 }
 
 impl KnownHistory {

@@ -1,8 +1,9 @@
 //! Voids of events in one commit.
 
+use std::collections::HashMap;
 use std::collections::btree_map::Entry;
 
-use ranking::commit::{Commit, EventKind, EventPlace, voided};
+use ranking::commit::{Commit, Event, EventKind, EventPlace, voided};
 use ranking::id::MemberId;
 use ranking::merge::MemberMark;
 use ranking::store::log::Tail;
@@ -49,53 +50,59 @@ impl Amending<'_> {
         marks: &[MemberMark],
         rolls: &Rolls,
     ) -> ranking::Result<Planned> {
+        let histories = || of.members.iter().flat_map(|member| known.history.of(member.as_str()));
+        let events: HashMap<EventPlace, &Event> =
+            histories().map(|(place, event)| (*place, event)).collect();
+        let mut gone = voided(histories());
+        let marked = of.members.iter().zip(marks);
+        for (member, _) in marked.filter(|(_, mark)| matches!(mark, MemberMark::Merged(_))) {
+            gone.extend(known.history.of(member.as_str()).iter().map(|(place, _)| *place));
+        }
         let mut planned = Planned { looked_at: 0, ..Planned::nothing(Amended::Nothing) };
         let mut count = 0;
         for (member, target) in of.targets {
-            let events = known.history.of(member.as_str());
-            let target = *target;
-            planned.amended = self.can_void(known, member, target, is_merged(of, marks, member))?;
+            let event = events.get(target).filter(|event| event.member == *member);
+            planned.amended = match event {
+                None => Amended::NoSuchEvent,
+                Some(event) if matches!(event.kind, EventKind::Void { .. }) => Amended::NoSuchEvent,
+                Some(_) if gone.contains(target) => Amended::Nothing,
+                Some(event) => {
+                    self.check_voidable(known, event, *target).map(|()| Amended::Done)?
+                }
+            };
             if planned.amended == Amended::Done {
                 if let Entry::Vacant(place) = planned.before.entry(member.clone()) {
-                    let before = self.entries(known, member, events, rolls)?;
+                    let history = known.history.of(member.as_str());
+                    let before = self.entries(known, member, history, rolls)?;
                     count += before.len();
                     if count > ENTRIES_MAX && planned.looked_at > 0 {
                         break;
                     }
                     place.insert(before);
                 }
-                planned.events.push(self.event(member, EventKind::Void { target }));
+                planned.events.push(self.event(member, EventKind::Void { target: *target }));
             }
             planned.looked_at += 1;
         }
         Ok(planned)
     }
 
-    /// `Done` if an event can be voided.
-    fn can_void(
+    /// Checks that an event that counts can be voided.
+    fn check_voidable(
         &self,
         known: &KnownHistory,
-        member: &MemberId,
+        event: &Event,
         target: EventPlace,
-        is_merged: bool,
-    ) -> ranking::Result<Amended> {
-        let events = known.history.of(member.as_str());
-        let event = events.iter().find(|(place, _)| *place == target);
-        if event.is_none_or(|(_, event)| matches!(event.kind, EventKind::Void { .. })) {
-            return Ok(Amended::NoSuchEvent);
-        }
-        if is_merged || voided(events).contains(&target) {
-            return Ok(Amended::Nothing);
-        }
-        if self.by == By::Client && event.is_some_and(|(_, event)| is_of_ban(event)) {
+    ) -> ranking::Result<()> {
+        if self.by == By::Client && is_of_ban(event) {
             return Err(ranking::Error::Invalid(
                 "this removal is part of a ban: expected liftBan, or another event".to_owned(),
             ));
         }
-        if !known.refused.contains(&target) {
-            self.check_unarchived(known, member, target)?;
+        if known.refused.contains(&target) {
+            return Ok(());
         }
-        Ok(Amended::Done)
+        self.check_unarchived(known, &event.member, target)
     }
 
     /// Forgets the event ids of the events that a commit voids, so that they may be sent again.
@@ -118,10 +125,4 @@ impl Amending<'_> {
         }
         Ok(())
     }
-}
-
-/// True if a member was merged into another one, by the marks of the members in their order.
-fn is_merged(of: Voids<'_>, marks: &[MemberMark], member: &MemberId) -> bool {
-    let mark = of.members.iter().zip(marks).find(|(one, _)| *one == member);
-    matches!(mark, Some((_, MemberMark::Merged(_))))
 }
