@@ -150,6 +150,12 @@ impl Access {
         checked.principal_at(now_ms).filter(|_| is_good)
     }
 
+    /// True for an access token that was good when it was checked last and did not expire since.
+    pub async fn remembers(&self, token: &str, now_ms: i64) -> bool {
+        let checked = self.checked.get(&hash_of(token)).await;
+        checked.is_some_and(|checked| checked.principal_at(now_ms).is_some())
+    }
+
     /// Finds the principal of a bearer token with one SELECT, or from memory if SQL does not
     /// answer.
     ///

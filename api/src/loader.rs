@@ -138,7 +138,7 @@ impl Loaders {
             around: Lazy::new(AroundBatch),
             members: Lazy::new(MemberBatch),
             metadata: Lazy::new(MetadataBatch),
-            scores_counted: Lazy::new(ScoresCountedBatch),
+            scores_counted: Lazy::new(ScoresCountedBatch::new),
             friends: Lazy::new(FriendsBatch),
             rankings: Lazy::new(FriendRankingBatch),
             totals: Lazy::new(TotalBatch),

@@ -45,7 +45,7 @@ const ROWS_MAX: u64 = 5000;
 /// The most boards that take their steps together. It bounds the keys in memory, the work that a
 /// run loses which is cut short, and the time for which late events wait in the history for the
 /// sealed entries that they correct.
-const BOARDS_MAX: usize = 500;
+const BOARDS_MAX: usize = 2000;
 
 /// Figures of a seal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

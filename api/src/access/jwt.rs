@@ -106,6 +106,10 @@ impl Players {
             return Err(refused(&format!("expected at most {JWT_BYTES_MAX} bytes")));
         }
         let header = decode_header(token).map_err(|_| refused("expected a JSON Web Token"))?;
+        // An extension that a reader must know (RFC 7515, section 4.1.11): none is known here.
+        if header.extras.inner().contains_key("crit") {
+            return Err(refused("expected no header crit"));
+        }
         let found = self.keys.find(header.kid.as_deref(), header.alg).await?;
         let Key { algorithm, decoding, .. } = found.as_ref();
         let mut validation = Validation::new(*algorithm);
@@ -116,6 +120,10 @@ impl Players {
         validation.leeway = self.leeway_seconds.into();
         let claims = decode::<Claims>(token, decoding, &validation);
         let claims = claims.map_err(|error| self.error(error.kind()))?.claims;
+        // The library takes a list that has the issuer, too; RFC 7519 knows one issuer.
+        if !claims.others.get("iss").is_some_and(Value::is_string) {
+            return Err(self.error(&ErrorKind::InvalidIssuer));
+        }
         let expires_at_s = claims.exp.saturating_add(self.leeway_seconds.into());
         let now_s = now_ms.div_euclid(1000);
         if expires_at_s <= now_s {

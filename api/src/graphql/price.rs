@@ -91,6 +91,11 @@ const METADATA: u64 = 60;
 /// A period that is counted, in each shard.
 const PERIOD: u64 = 2;
 
+/// A change of one member's history, and one for which a member's or a board's whole history is
+/// looked at. Few requests make them, and none makes many.
+pub(crate) const AMENDMENT: u64 = 10_000;
+pub(crate) const AMENDMENT_OF_MANY: u64 = 50_000;
+
 /// A look-up that the request has made before.
 pub(crate) const REPEATED: u64 = 1;
 

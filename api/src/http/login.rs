@@ -65,8 +65,8 @@ pub async fn principal(
     if let Some(principal) = app.access.cached(token, now_ms).await {
         return Ok(Some(principal));
     }
-    if service.rates.has_failed_tokens(address) {
-        // Others may share the address, so that a good token is only late.
+    if service.rates.has_failed_tokens(address) && !app.access.remembers(token, now_ms).await {
+        // Others may share the address, so that a good token is only late, and only at first.
         sleep(FAILED_TOKENS_DELAY).await;
     }
     let checked = Box::pin(app.access.check(&app.deployment.lookups, token, now_ms)).await;

@@ -27,12 +27,13 @@ impl Reader {
     ///
     /// # Errors
     /// `LimitExceeded` for a member with more than 10,000 events on the board, and for those behind
-    /// the first 100,000; the outer error if SQL does not answer.
+    /// about `passed_max`; the outer error if SQL does not answer.
     pub async fn scores_counted(
         &self,
         board: &Board,
         standings: &Standings,
         members: &[MemberId],
+        passed_max: u64,
     ) -> Result<Vec<ranking::Result<ScoresCounted>>> {
         let period = &standings.period;
         let of = ScoresOf {
@@ -42,14 +43,14 @@ impl Reader {
         };
         let archived = self.archived_members(board, of.from_ms, members).await?;
         let keys: Vec<&str> = members.iter().map(MemberId::as_str).collect();
-        let counts = counted::scores(&self.deployment.reads, board, &keys, of).await?;
+        let counts = counted::scores(&self.deployment.reads, board, &keys, of, passed_max).await?;
         let told = keys.iter().zip(counts).map(|(member, count)| {
             let passed = count.passed;
             match count.scores {
                 _ if archived.contains(*member) => Ok(ScoresCounted { number: None, passed }),
                 Some(scores) => Ok(ScoresCounted { number: Some(scores.max(1)), passed }),
                 None => Err(ranking::Error::LimitExceeded(format!(
-                    "scores are counted among at most {COUNTED_EVENTS_MAX} events of a member on a board, and about {COUNTED_TOGETHER_MAX} of all members together; ask for fewer entries"
+                    "scores are counted among at most {COUNTED_EVENTS_MAX} events of a member on a board, and about {COUNTED_TOGETHER_MAX} of all members that a request asks for; ask for fewer entries"
                 ))),
             }
         });

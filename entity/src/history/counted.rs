@@ -21,7 +21,7 @@ const MEMBERS_AT_ONCE: usize = 10;
 /// The most events of a member on a board among which the scores of an entry are counted.
 pub const COUNTED_EVENTS_MAX: u64 = 10_000;
 
-/// About the most events of all members among which scores are counted together.
+/// About the most events of all members among which the scores that a request asks for are counted.
 pub const COUNTED_TOGETHER_MAX: u64 = 100_000;
 
 /// The most voided events of one SELECT.
@@ -59,6 +59,7 @@ struct Amendments {
 
 /// The numbers of members' scores on a board that count, in the order of `members`. Three SELECTs
 /// for each ten members, or more where voids take scores back. Archived events are not counted.
+/// Members behind about `passed_max` events are not looked at.
 ///
 /// # Errors
 /// `Corrupt` if a row holds a value that Laurel never writes.
@@ -67,11 +68,12 @@ pub async fn scores(
     board: &Board,
     members: &[&str],
     of: ScoresOf<'_>,
+    passed_max: u64,
 ) -> crate::Result<Vec<Count>> {
     let mut counts = Vec::with_capacity(members.len());
     for some in members.chunks(MEMBERS_AT_ONCE) {
         let passed: u64 = counts.iter().map(|count: &Count| count.passed).sum();
-        if passed >= COUNTED_TOGETHER_MAX {
+        if passed >= passed_max {
             break;
         }
         let taken = by_member(board, amendments(db, board.no, some).await?);

@@ -177,3 +177,17 @@ async fn a_removal_of_many_says_what_it_would_accept() {
     assert_eq!(answer.codes(), ["NOT_FOUND"]);
     assert_eq!(keys(&api, "all").await.len(), 6);
 }
+
+#[tokio::test]
+async fn a_request_looks_through_few_boards() {
+    let (_deployment, api) = board(Sql::Sqlite, 1, "EARLIEST").await;
+    let filter = "input: { board: \"b\", dryRun: true, filter: { minScore: 50 } }";
+    let looks = (0..9).map(|no| format!("a{no}: removeEntries({filter}) {{ matched }}"));
+    let looks: Vec<String> = looks.collect();
+    let answer =
+        api.ask(Some(api.token()), &format!("mutation {{ {} }}", looks.join(" ")), json!({}));
+    let answer = answer.await;
+    assert_eq!(answer.body["data"]["a0"]["matched"], 2, "{}", answer.body);
+    assert!(answer.codes().len() >= 5, "{}", answer.body);
+    assert!(answer.codes().iter().all(|code| *code == "LIMIT_EXCEEDED"), "{}", answer.body);
+}

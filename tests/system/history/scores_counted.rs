@@ -115,3 +115,37 @@ async fn an_entry_tells_how_many_scores_count_in_it() {
         check(&api, &sent).await;
     }
 }
+
+#[tokio::test]
+async fn a_request_counts_among_bounded_events() {
+    const DAYS: u32 = 14;
+    const SCORES: u32 = 9_000;
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    api.create_board(json!({ "slug": "b", "windows": [{ "name": "daily" }] })).await;
+    let scores: Vec<Value> = (0..SCORES)
+        .map(|no| {
+            let at = format!("2025-09-{:02}T12:00:00Z", 1 + no % DAYS);
+            json!({ "member": "m", "score": 1, "at": at })
+        })
+        .collect();
+    for some in scores.chunks(1000) {
+        submit_durably(&api, "b", json!(some)).await;
+    }
+    let days = (1..=DAYS).map(|day| {
+        format!(
+            "d{day}: standings(of: {{ window: \"daily\", period: \"2025-09-{day:02}\" }}) \
+                {{ entry(member: \"m\") {{ scoresCounted }} }}"
+        )
+    });
+    let days: Vec<String> = days.collect();
+    let query = format!("{{ board(slug: \"b\") {{ {} }} }}", days.join(" "));
+    let answer = api.ask(None, &query, json!({})).await;
+    let counted = answer.body["data"]["board"].as_object().unwrap().values();
+    let counted: Vec<u64> =
+        counted.filter_map(|day| day["entry"]["scoresCounted"].as_u64()).collect();
+    // A count passes all events of the member: 12 of them are more than 100,000.
+    assert_eq!(counted.len(), 12, "{}", answer.body);
+    assert!(counted.iter().all(|scores| (642..=643).contains(scores)), "{counted:?}");
+    assert_eq!(answer.codes(), ["LIMIT_EXCEEDED"; 2]);
+}

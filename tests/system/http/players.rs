@@ -154,6 +154,7 @@ async fn a_token_that_is_not_the_issuers_for_this_server_is_refused_in_words() {
         (json!({ "aud": "else" }), "expected the audience laurel"),
         (json!({ "aud": [] }), "expected"),
         (json!({ "iss": null }), "expected the claim iss"),
+        (json!({ "iss": ["https://id.example", "x"] }), "expected the issuer https://id.example"),
         (json!({ "aud": null }), "expected the claim aud"),
         (json!({ "exp": null }), "expected"),
         (json!({ "sub": null }), "expected"),
@@ -179,6 +180,8 @@ async fn a_token_that_is_not_the_issuers_for_this_server_is_refused_in_words() {
     let (_, payload) = head.split_once('.').unwrap();
     let (rsa, _) = key(Algorithm::RS256, "a");
     let other_secret = EncodingKey::from_secret(&[7; 32]);
+    let mut critical = Header::new(Algorithm::HS256);
+    critical.extras.insert("crit", json!(["exp"]));
     // The first header says {"alg":"none"}.
     for forged in [
         format!("eyJhbGciOiJub25lIn0.{payload}."),
@@ -195,6 +198,8 @@ async fn a_token_that_is_not_the_issuers_for_this_server_is_refused_in_words() {
         )
         .unwrap(),
         signed_by(&rsa, Algorithm::RS256, None),
+        encode(&critical, &claims("ann", json!({})), &EncodingKey::from_secret(SECRET.as_bytes()))
+            .unwrap(),
     ] {
         let (code, message) = refusal(&api, &forged).await.unwrap_or_else(|| panic!("{forged}"));
         assert_eq!(code, "UNAUTHENTICATED", "{forged}: {message}");

@@ -16,6 +16,7 @@ use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::board::{self, Board};
 use crate::graphql::member::Member;
+use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::standings::entry::Entry;
 use crate::graphql::standings::{Standings, member_id};
@@ -71,6 +72,7 @@ pub(crate) async fn remove_entry(
     ctx: &Context<'_>,
     input: &RemoveEntryInput,
 ) -> crate::error::Result<RemoveEntryPayload> {
+    state(ctx).spend(price::AMENDMENT)?;
     let board = board::named(ctx, &input.board).await.map_err(|error| error.within("input"))?;
     let member = member_id("input.member", &input.member)?;
     let amended = amend_now(ctx, &board, &member, Amendment::Removal).await?;
@@ -90,6 +92,7 @@ pub(crate) async fn void_event(
     ctx: &Context<'_>,
     id: &str,
 ) -> crate::error::Result<VoidEventPayload> {
+    state(ctx).spend(price::AMENDMENT)?;
     let Some(GlobalId::Event(place)) = GlobalId::parse(id) else {
         let message = "invalid event id: expected one from Member.events";
         return Err(Error::bad_input(message).at("input.id"));

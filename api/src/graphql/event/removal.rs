@@ -15,6 +15,7 @@ use crate::cache::boards::CachedBoard;
 use crate::error::{Error, Result};
 use crate::graphql::board::{self, Board};
 use crate::graphql::member::Member;
+use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::standings::{Choice, Standings, StandingsOf, member_id, member_ids};
 use crate::graphql::types::global_id::GlobalId;
@@ -124,6 +125,7 @@ pub(crate) async fn remove_entries(
     ctx: &Context<'_>,
     input: RemoveEntriesInput,
 ) -> Result<RemoveEntriesPayload> {
+    state(ctx).spend(price::AMENDMENT_OF_MANY)?;
     let board = board::named(ctx, &input.board).await.map_err(|error| error.within("input"))?;
     if input.filter.is_empty() {
         let message =
@@ -169,6 +171,7 @@ pub(crate) async fn reset_board(
     ctx: &Context<'_>,
     input: ResetBoardInput,
 ) -> Result<ResetBoardPayload> {
+    state(ctx).spend(price::AMENDMENT_OF_MANY)?;
     let board = board::named(ctx, &input.board).await.map_err(|error| error.within("input"))?;
     let after = check_cursor(input.after.as_deref())?;
     let deadline = Instant::now() + AMEND_TIMEOUT;
@@ -192,6 +195,7 @@ pub(crate) async fn reset_period(
     ctx: &Context<'_>,
     input: ResetPeriodInput,
 ) -> Result<ResetPeriodPayload> {
+    state(ctx).spend(price::AMENDMENT_OF_MANY)?;
     let board = board::named(ctx, &input.board).await.map_err(|error| error.within("input"))?;
     let choice = Choice::from(Some(input.of));
     if choice.segment.as_ref().is_some_and(|segment| !segment.is_empty()) {

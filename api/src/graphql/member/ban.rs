@@ -100,6 +100,7 @@ pub(crate) async fn ban_member(
     ctx: &Context<'_>,
     input: &BanMemberInput,
 ) -> crate::error::Result<BanMemberPayload> {
+    state(ctx).spend(price::AMENDMENT_OF_MANY)?;
     let (member, board) = both(ctx, &input.member, input.board.as_deref()).await?;
     let reason = input.reason.clone().map(|reason| text("reason", reason)).transpose();
     let app = app(ctx);
@@ -121,6 +122,7 @@ pub(crate) async fn lift_ban(
     ctx: &Context<'_>,
     input: &LiftBanInput,
 ) -> crate::error::Result<LiftBanPayload> {
+    state(ctx).spend(price::AMENDMENT_OF_MANY)?;
     let (member, board) = both(ctx, &input.member, input.board.as_deref()).await?;
     let deadline = Instant::now() + AMEND_TIMEOUT;
     let changed = Box::pin(ban::lift(&app(ctx).deployment, &member, board, deadline)).await;

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::Member;
 use crate::error::{Error, ErrorCode, Result};
 use crate::graphql::event::amendment::AMEND_TIMEOUT;
+use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::standings::member_id;
 
@@ -37,6 +38,7 @@ pub(crate) async fn merge(
     ctx: &Context<'_>,
     input: &MergeMembersInput,
 ) -> Result<MergeMembersPayload> {
+    state(ctx).spend(price::AMENDMENT_OF_MANY)?;
     let source = member_id("input.source", &input.source)?;
     let target = member_id("input.target", &input.target)?;
     let (app, deadline) = (app(ctx), Instant::now() + AMEND_TIMEOUT);

@@ -24,6 +24,9 @@ use crate::graphql::types::connection::{Connection, PAGE_DEFAULT, PageCursor, li
 use crate::graphql::types::global_id::GlobalId;
 use crate::graphql::types::scalar::{DateTime, Decimal, Json, int};
 
+/// The most states in one list: each of them once.
+const STATES_MAX: usize = 4;
+
 /// The reason why a score is suspicious.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "ranking::board::fair_play::Suspicion")]
@@ -232,6 +235,10 @@ pub(crate) async fn page(
     let place = after.map(PageCursor::place::<i64>).transpose()?;
     let member = member.map(|member| member_id("member", &member)).transpose()?;
     let states: Vec<State> = match states {
+        Some(states) if states.len() > STATES_MAX => {
+            let message = format!("too many states: expected at most {STATES_MAX}");
+            return Err(Error::bad_input(message).at("states"));
+        }
         Some(states) => states.into_iter().map(Into::into).collect(),
         None => OPEN.to_vec(),
     };
@@ -252,6 +259,7 @@ pub(crate) async fn release_quarantined(
     ctx: &Context<'_>,
     input: &ReleaseQuarantinedInput,
 ) -> crate::error::Result<ReleaseQuarantinedPayload> {
+    state(ctx).spend(price::AMENDMENT)?;
     let numbers = numbers(&input.numbers)?;
     let deployment = &app(ctx).deployment;
     let rows = seen(ctx, numbers.iter().flatten().copied().collect()).await?;
@@ -282,6 +290,7 @@ pub(crate) async fn void_quarantined(
     ctx: &Context<'_>,
     input: &VoidQuarantinedInput,
 ) -> crate::error::Result<VoidQuarantinedPayload> {
+    state(ctx).spend(price::AMENDMENT)?;
     let numbers = numbers(&input.numbers)?;
     let rows = seen(ctx, numbers.iter().flatten().copied().collect()).await?;
     let all: Vec<i64> = rows.iter().map(|row| row.no).collect();
