@@ -46,10 +46,10 @@ const START_MS_MAX: i64 = 221_000_000_000_000;
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The number of members that may occur; the most active ones have the smallest numbers.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     members: u64,
     /// The number of events.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000_000_000))]
+    #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=10_000_000_000))]
     events: u64,
     /// The file: .csv, .ndjson or .parquet. An existing file is replaced.
     #[arg(long)]
@@ -61,7 +61,7 @@ pub struct Arguments {
     #[arg(long, default_value = "2025-01-01T00:00:00Z")]
     start: Timestamp,
     /// The number of days (of 24 hours) over which the events are spread.
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3660))]
+    #[arg(long, default_value_t = 30, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=3660))]
     days: u32,
     /// The share of events that come up to three days late, among later ones: 0 to 1.
     #[arg(long, default_value_t = 0.01, value_parser = share)]

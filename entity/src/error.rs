@@ -11,9 +11,10 @@ pub enum Error {
     /// The rules or Redis refused.
     #[error(transparent)]
     Ranking(#[from] ranking::Error),
-    /// SQL refused.
+    /// SQL refused. The text has the error's own causes, which are no source: a chain of errors
+    /// would say each of them twice.
     #[error("the database: {0}")]
-    Sql(#[from] DbErr),
+    Sql(DbErr),
     /// A commit was sent and its outcome could not be learned in time. Sending the same event ids
     /// again is safe.
     #[error("no answer in time: the commit may or may not have been written")]
@@ -25,6 +26,12 @@ pub enum Error {
 
 /// The result of every fallible function of this crate and of `engine`.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<DbErr> for Error {
+    fn from(error: DbErr) -> Self {
+        Self::Sql(error)
+    }
+}
 
 impl Error {
     /// True if a later attempt may succeed: a store is away, or a partition waits for recovery.
@@ -78,6 +85,17 @@ pub fn is_locked(error: &DbErr) -> bool {
     };
     let code = answer(source).and_then(|answer| answer.try_downcast_ref::<SqliteError>()?.code());
     code.is_some_and(|code| code.parse().is_ok_and(|code: u32| code & 0xff == 5))
+}
+
+/// True if a pool had no connection to give in time, so that the error does not say why.
+pub fn is_out_of_time(error: &DbErr) -> bool {
+    match error {
+        DbErr::ConnectionAcquire(_) => true,
+        DbErr::Conn(RuntimeErr::SqlxError(source)) => {
+            matches!(source.as_ref(), sea_orm::sqlx::Error::PoolTimedOut)
+        }
+        _ => false,
+    }
 }
 
 /// True if a statement names a table that the database does not have.

@@ -168,8 +168,11 @@ fn named(error: DbErr) -> DbErr {
     match error {
         DbErr::Custom(text) if text.starts_with("Migration file of version") => {
             let last = steps().pop().unwrap_or_default();
+            // A line for each step, with the name in quotes.
+            let unknown = text.lines().filter_map(|line| line.split('\'').nth(1)).max();
+            let newest = unknown.unwrap_or("a step without a name");
             DbErr::Custom(format!(
-                "the schema is of a newer program, and this one, version {}, knows it up to {last}: expected the program of the newer version, or a backup from before the upgrade ({text})",
+                "the schema is of a newer program, up to {newest}, and this one, version {}, knows it up to {last}: expected the program of the newer version, or a backup from before the upgrade",
                 env!("CARGO_PKG_VERSION")
             ))
         }

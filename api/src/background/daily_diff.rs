@@ -48,11 +48,19 @@ const DIFFERENCES: i32 = 3;
 
 /// The daily part of the background work.
 #[derive(Debug, Default)]
-pub struct Daily(Option<DailyDiff>);
+pub enum Daily {
+    /// The settings switch the diff off.
+    #[default]
+    Off,
+    /// The program is missing, which would be this file.
+    Missing(PathBuf),
+    /// This process runs the diff.
+    On(DailyDiff),
+}
 
 /// The daily diff, in a process that runs it.
 #[derive(Debug)]
-struct DailyDiff {
+pub struct DailyDiff {
     minute_of_day: u16,
     program: PathBuf,
     environment: Vec<(String, OsString)>,
@@ -60,14 +68,14 @@ struct DailyDiff {
 
 impl Daily {
     /// The daily work of this process: none if the settings switch it off or the program is
-    /// missing. The log and the metrics tell which.
+    /// missing. The metrics tell which, and the log once it works.
     ///
     /// # Errors
     /// If the settings name a program that does not exist.
     pub fn new(settings: &DailyDiffSettings, environment: Vec<(String, OsString)>) -> Result<Self> {
         let DiffAt::Minute(minute_of_day) = settings.diff_at else {
             METRICS.set_schedule(Schedule::Off);
-            return Ok(Self::default());
+            return Ok(Self::Off);
         };
         let program = batch::program(settings.analytics.clone())?;
         if !program.is_file() {
@@ -79,20 +87,22 @@ impl Daily {
                 );
             }
             METRICS.set_schedule(Schedule::NoProgram);
-            tracing::warn!(
-                "no daily diff, as {} is not there: build it with `make analytics`, name it by LAUREL_ANALYTICS, or set LAUREL_DIFF_AT=off",
-                program.display()
-            );
-            return Ok(Self::default());
+            return Ok(Self::Missing(program));
         }
         METRICS.set_schedule(Schedule::On);
-        Ok(Self(Some(DailyDiff { minute_of_day, program, environment })))
+        Ok(Self::On(DailyDiff { minute_of_day, program, environment }))
     }
 
     /// Runs the daily diff until the process stops.
     pub async fn work(self, deployment: &Deployment, stop: watch::Receiver<bool>) {
-        if let Some(diff) = self.0 {
-            diff.work(deployment, stop).await;
+        match self {
+            Self::Off => {}
+            // Said once the stores are open: a start that fails has a reason of its own to give.
+            Self::Missing(program) => tracing::warn!(
+                "no daily diff, as {} is not there: build it with `make analytics`, name it by LAUREL_ANALYTICS, or set LAUREL_DIFF_AT=off",
+                program.display()
+            ),
+            Self::On(diff) => diff.work(deployment, stop).await,
         }
     }
 }

@@ -40,7 +40,7 @@ pub enum TokenCommand {
         #[command(flatten)]
         sql: SqlArguments,
     },
-    /// Revokes a token; it stops working within seconds.
+    /// Revokes a token; it stops working within a second.
     Revoke {
         /// The id of the token, as `list` shows it.
         id: String,
@@ -73,26 +73,40 @@ pub async fn run(command: TokenCommand) -> Result<()> {
             println!("revoked {id}");
         }
         TokenCommand::List(sql) => {
-            for mut token in access_token::list(&connect(&sql).await?).await? {
-                let state = match (token.revoked_at_ms, token.expires_at_ms) {
-                    (Some(_), _) => "revoked".to_owned(),
-                    (None, Some(end_ms)) => {
-                        format!("until {}", jiff::Timestamp::from_millisecond(end_ms)?)
-                    }
-                    (None, None) => "does not expire".to_owned(),
-                };
-                let member = token.member.take().unwrap_or_else(|| "-".into());
-                let scopes = Scopes::parse(&token.scopes).words().replace(' ', ",");
-                let boards = match token.seen() {
-                    Seen::Listed(numbers) => format!("  {} boards", numbers.len()),
-                    Seen::All | Seen::Public => String::new(),
-                };
-                let name = token.name.take().map(|name| format!("  {name}")).unwrap_or_default();
-                println!("{}  {scopes:<6}  {member:<20}  {state}{boards}{name}", token.id);
+            let tokens = access_token::list(&connect(&sql).await?).await?;
+            let rows = tokens.into_iter().map(columns).collect::<Result<Vec<_>>>()?;
+            let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+            let widths = [0, 1, 2, 3].map(|column| width(column).unwrap_or_default());
+            for [id, scopes, member, state, rest] in &rows {
+                let [of_id, of_scopes, of_member, of_state] = widths;
+                let line = format!(
+                    "{id:of_id$}  {scopes:of_scopes$}  {member:of_member$}  {state:of_state$}  {rest}"
+                );
+                println!("{}", line.trim_end());
             }
         }
     }
     Ok(())
+}
+
+/// The columns of a token in a list: id, scopes, member, state, and boards and name.
+fn columns(mut token: access_token::Model) -> Result<[String; 5]> {
+    let state = match (token.revoked_at_ms, token.expires_at_ms) {
+        (Some(_), _) => "revoked".to_owned(),
+        (None, Some(end_ms)) => {
+            format!("until {}", jiff::Timestamp::from_second(end_ms.div_euclid(1000))?)
+        }
+        (None, None) => "does not expire".to_owned(),
+    };
+    let member = token.member.take().unwrap_or_else(|| "-".into());
+    let scopes = Scopes::parse(&token.scopes).words().replace(' ', ",");
+    let boards = match token.seen() {
+        Seen::Listed(numbers) if numbers.len() == 1 => "1 board  ".to_owned(),
+        Seen::Listed(numbers) => format!("{} boards  ", numbers.len()),
+        Seen::All | Seen::Public => String::new(),
+    };
+    let name = token.name.take().unwrap_or_default();
+    Ok([token.id, scopes, member, state, format!("{boards}{name}")])
 }
 
 async fn connect(arguments: &SqlArguments) -> Result<DatabaseConnection> {

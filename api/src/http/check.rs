@@ -88,11 +88,16 @@ impl Checks {
         }
         text::check(query, &self.limits).map_err(server_error)?;
         let document = parse_query(query).map_err(|error| {
-            let error = ServerError::from(error);
+            let mut error = ServerError::from(error);
             if error.message.contains("recursion limit") {
                 return server_error(Error::limit_exceeded(
                     "the query is nested deeper than the parser follows: expected at most 50 levels",
                 ));
+            }
+            // The parser draws the place in several lines, which `locations` has.
+            let last = error.message.lines().last().unwrap_or_default();
+            if let Some(expected) = last.trim_start().strip_prefix("= ") {
+                error.message = format!("invalid query: {expected}");
             }
             error
         })?;

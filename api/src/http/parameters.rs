@@ -22,7 +22,9 @@ pub struct Parameters {
 pub fn of_body(body: &[u8]) -> Result<Parameters> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(parameters)) => read(parameters),
-        Ok(_) => Err(Error::bad_input("invalid body: expected a JSON object")),
+        Ok(_) => Err(Error::bad_input(
+            "invalid body: expected a JSON object, as a request has one operation",
+        )),
         Err(error) => Err(Error::bad_input(format!("the body is not JSON: {error}"))),
     }
 }

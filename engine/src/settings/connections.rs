@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use super::server::parse_address;
+
 /// The most connections where the process may open many files.
 const CONNECTIONS_DEFAULT: u64 = 1024;
 
@@ -60,7 +62,7 @@ pub struct ConnectionSettings {
     pub write_timeout_ms: u64,
     /// A second address, for /healthz, /readyz and /metrics. Once it is set, the first one does not
     /// serve them.
-    #[arg(long, env = "LAUREL_OPERATIONS_LISTEN", value_name = "HOST:PORT")]
+    #[arg(long, env = "LAUREL_OPERATIONS_LISTEN", value_name = "HOST:PORT", value_parser = parse_address)]
     pub operations_listen: Option<SocketAddr>,
     /// The certificate chain of the server, a PEM file; the server then speaks TLS only. SIGHUP
     /// reads it again.

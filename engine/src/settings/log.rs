@@ -3,13 +3,14 @@
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// The level and the form of the log.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Logging")]
 pub struct LogSettings {
     /// The least level to log: error, warn, info, debug, trace, or a filter such as
-    /// "info,api=debug". By default info for the server and warn for batch jobs.
+    /// "info,laurel=debug". By default info for the server and warn for batch jobs.
     #[arg(long, env = "LAUREL_LOG", value_name = "LEVEL")]
     pub log: Option<String>,
     /// The form of a log line.
@@ -35,9 +36,9 @@ impl LogSettings {
         // The migrations' own lines would greet every start.
         let default = format!("{level},sea_orm_migration=warn");
         let filter = self.log.as_deref().unwrap_or(&default);
-        let filter = EnvFilter::try_new(filter).map_err(|_| {
+        let filter = parse_filter(filter).ok_or_else(|| {
             ranking::Error::Invalid(format!(
-                "invalid LAUREL_LOG {filter:?}: expected error, warn, info, debug, trace, or a filter such as \"info,api=debug\""
+                "invalid LAUREL_LOG {filter:?}: expected error, warn, info, debug, trace, or a filter such as \"info,laurel=debug\""
             ))
         })?;
         let log = tracing_subscriber::fmt()
@@ -49,5 +50,32 @@ impl LogSettings {
             LogFormat::Json => log.json().init(),
         }
         Ok(())
+    }
+}
+
+/// Parses a filter; `None` for text that is none. A directive without a level would be taken for
+/// the name of a module, and a misspelled level would silence the log.
+fn parse_filter(text: &str) -> Option<EnvFilter> {
+    let is_known = |directive: &str| {
+        let level = directive.rsplit_once('=').map_or(directive, |(_, level)| level);
+        // No text at all parses as error.
+        !level.trim().is_empty() && level.trim().parse::<LevelFilter>().is_ok()
+    };
+    let is_filter = text.split(',').all(is_known);
+    is_filter.then(|| EnvFilter::try_new(text).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_names_a_level_in_each_directive() {
+        for text in ["info", "WARN", "off", "info,laurel=debug", "engine::seal=trace,error"] {
+            assert!(parse_filter(text).is_some(), "{text}");
+        }
+        for text in ["", "inof", "not a filter!!", "info,laurel", "a=loud", "a=", "info,"] {
+            assert!(parse_filter(text).is_none(), "{text}");
+        }
     }
 }

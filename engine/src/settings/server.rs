@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, clap::Args)]
 pub struct HttpSettings {
     /// The address to listen on.
-    #[arg(long, env = "LAUREL_LISTEN", default_value = "127.0.0.1:8000", value_name = "HOST:PORT")]
+    #[arg(long, env = "LAUREL_LISTEN", default_value = "127.0.0.1:8000", value_name = "HOST:PORT", value_parser = parse_address)]
     pub listen: SocketAddr,
     /// Lets anyone read public boards without an access token.
     #[arg(long, env = "LAUREL_PUBLIC_READS", default_value_t = true, action = clap::ArgAction::Set)]
@@ -20,6 +20,16 @@ pub struct HttpSettings {
     /// Leaves the background work to `laurel worker`.
     #[arg(long)]
     pub no_workers: bool,
+}
+
+/// Parses an address to listen on.
+///
+/// # Errors
+/// A message with the accepted form.
+pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "expected an IP address and a port, such as 127.0.0.1:9000 or [::1]:9000".to_owned()
+    })
 }
 
 /// The clients that search for members, and see their friends and histories.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use entity::deployment as deployment_row;
-use entity::error::{Error, Result, is_locked, is_missing_table};
+use entity::error::{Error, Result, is_locked, is_missing_table, is_out_of_time};
 use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr};
 use sqlx::sqlite::SqliteConnectOptions;
 use tokio::time::{Instant, sleep};
@@ -147,7 +147,7 @@ impl SqlSettings {
 
     /// As [`Self::create`], without the schema.
     pub(crate) async fn create_empty(&self) -> Result<DatabaseConnection> {
-        keep_private(&self.data_dir)?;
+        keep_private(&self.data_dir).map_err(Self::no_directory)?;
         self.open(self.options(self.sql_connections, None)?).await
     }
 
@@ -182,7 +182,15 @@ impl SqlSettings {
 
     async fn open(&self, options: ConnectOptions) -> Result<DatabaseConnection> {
         let file = sqlite_file(options.get_url()).map(Path::to_owned);
-        until_unlocked(file.as_deref(), || Database::connect(options.clone())).await
+        let opened = until_unlocked(file.as_deref(), || Database::connect(options.clone())).await;
+        // The pool tells that it waited, and not for what.
+        if let (Err(Error::Sql(error)), Some(url)) = (&opened, &self.database_url)
+            && is_out_of_time(error)
+            && let Some(reason) = server::unreached(url).await
+        {
+            return Err(reason.into());
+        }
+        opened
     }
 
     async fn upgrade(&self, db: DatabaseConnection) -> Result<DatabaseConnection> {
@@ -217,6 +225,16 @@ impl SqlSettings {
         match &self.database_url {
             Some(url) => sqlite_file(url).map(Path::to_owned),
             None => Some(self.data_dir.join(SQLITE_FILE)),
+        }
+    }
+
+    /// The error about a data directory that cannot be made or read.
+    fn no_directory(error: ranking::Error) -> ranking::Error {
+        match error {
+            ranking::Error::Unavailable(reason) => ranking::Error::Unavailable(format!(
+                "the data directory (LAUREL_DATA_DIR): {reason}"
+            )),
+            error => error,
         }
     }
 

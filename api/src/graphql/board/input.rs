@@ -353,9 +353,18 @@ fn bound(
     default: &str,
     decimals: u8,
 ) -> crate::error::Result<i64> {
+    let is_default = decimal.is_none();
     let text = decimal.map_or_else(|| default.to_owned(), |decimal| decimal.0);
     ranking::score::parse(&text, decimals).map_err(|error| {
-        let error = Error::from(error);
-        Error::bad_input(format!("{name}: {}", error.message)).at(name)
+        let message = match is_default {
+            true => {
+                let most = ranking::score::format(ranking::score::RAW_MAX, decimals);
+                format!(
+                    "the default {name} {default} is out of range at {decimals} decimals: expected a {name} of at most {most}"
+                )
+            }
+            false => format!("{name}: {}", Error::from(error).message),
+        };
+        Error::bad_input(message).at(name)
     })
 }

@@ -9,6 +9,8 @@ use sea_orm::ConnectOptions;
 use sqlx::ConnectOptions as _;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::connection::{guarded, in_session, limited};
 use crate::settings::redacted::Redacted;
@@ -20,6 +22,9 @@ const MYSQL_EXPECTED: &str = "mysql://user:password@host:port/name; in a passwor
 /// The accepted ways to a server on another machine.
 const POSTGRES_ENCRYPTION_EXPECTED: &str = "sslmode=verify-full, with the authority's file as sslrootcert, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read; without them passwords and scores may go in clear text";
 const MYSQL_ENCRYPTION_EXPECTED: &str = "ssl-mode=VERIFY_IDENTITY, with the authority's file as ssl-ca, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read; without them passwords and scores may go in clear text";
+
+/// The time to reach a server that gave no connection.
+const REACHED_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The times after which a server ends something by itself.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +56,32 @@ pub(super) fn options(
         Some("mysql" | "mariadb") => mysql(url, limits, allow_cleartext),
         _ => Err(refused(url, "sqlite://, postgres:// or mysql://")),
     }
+}
+
+/// The reason why no connection to a server was to be had, from one more try to reach its address;
+/// `None` for a server behind a socket.
+pub(super) async fn unreached(url: &str) -> Option<Error> {
+    let (host, port) = address(url)?;
+    let reached = timeout(REACHED_TIMEOUT, TcpStream::connect((host.as_str(), port))).await;
+    let reason = match reached {
+        Ok(Ok(_)) => "it is reached, and gives no connection".to_owned(),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {} s", REACHED_TIMEOUT.as_secs()),
+    };
+    Some(Error::Unavailable(format!("the server at {host}:{port} is unavailable: {reason}")))
+}
+
+/// The host and the port of a server; `None` for one behind a socket.
+fn address(url: &str) -> Option<(String, u16)> {
+    let (has_socket, host, port) = if url.starts_with("postgres") {
+        let server = url.parse::<PgConnectOptions>().ok()?;
+        let host = server.get_host().to_owned();
+        (server.get_socket().is_some() || host.starts_with('/'), host, server.get_port())
+    } else {
+        let server = url.parse::<MySqlConnectOptions>().ok()?;
+        (server.get_socket().is_some(), server.get_host().to_owned(), server.get_port())
+    };
+    (!has_socket).then_some((host, port))
 }
 
 fn postgres(url: &str, limits: Limits, allow_cleartext: bool) -> Result<ConnectOptions, Error> {
@@ -93,4 +124,25 @@ fn mysql(url: &str, limits: Limits, allow_cleartext: bool) -> Result<ConnectOpti
         .map_sqlx_mysql_opts(move |_| server.clone())
         .map_sqlx_mysql_pool_opts(move |pool| in_session(pool, limits));
     Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_is_not_reached_is_named_with_the_reason() {
+        let vacant = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        for kind in ["postgres", "postgresql", "mysql", "mariadb"] {
+            let url = format!("{kind}://u:cret@{vacant}/x");
+            let reason = unreached(&url).await.unwrap().to_string();
+            assert!(reason.contains(&format!("the server at {vacant}")), "{reason}");
+            assert!(reason.contains("refused") && !reason.contains("cret"), "{reason}");
+        }
+        for url in
+            ["postgres://u@localhost/x?host=/run/postgresql", "mysql://u@localhost/x?socket=/run/m"]
+        {
+            assert!(unreached(url).await.is_none(), "{url}");
+        }
+    }
 }
