@@ -73,6 +73,9 @@ const MEMBER_ROW: u64 = 10;
 /// A member that may be on private boards alone.
 pub(crate) const HIDDEN: u64 = 8;
 
+/// The same, of one that a count passes.
+pub(crate) const HIDDEN_AT_ONCE: u64 = 2;
+
 /// A board's row, of the SELECT for all that a request asks for.
 pub(crate) const BOARD_ROW: u64 = 10;
 

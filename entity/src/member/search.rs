@@ -6,6 +6,12 @@ use sea_orm::{Condition, QueryOrder, QuerySelect};
 use super::hidden::Viewer;
 use super::{Column, Entity, Model, fold_name};
 
+/// The most members that a page of a search looks at for a client that does not see all of them.
+pub const LOOKED_AT_MAX: usize = 2_000;
+
+/// The most members by key, and by name, that are counted to learn what a total costs.
+pub const COUNTED_MAX: u64 = 100_000;
+
 /// The prefix of a search, as it is for keys, and in lower case for names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
@@ -21,14 +27,15 @@ impl Prefix {
         Self { key: text.to_owned(), name: fold_name(text), viewer }
     }
 
-    /// At most `limit` members whose key begins with the prefix, by key, after a key.
+    /// At most `limit` members whose key begins with the prefix, by key, after a key; also those
+    /// that the client does not see.
     pub async fn by_key(
         &self,
         db: &impl ConnectionTrait,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Model>, DbErr> {
-        let mut by_key = self.seen().filter(self.of_key());
+        let mut by_key = Entity::find().filter(self.of_key());
         if let Some(key) = after {
             by_key = by_key.filter(Column::Key.gt(key));
         }
@@ -36,14 +43,14 @@ impl Prefix {
     }
 
     /// At most `limit` members whose name alone begins with the prefix, by name in lower case and
-    /// key, after such a name and key.
+    /// key, after such a name and key; also those that the client does not see.
     pub async fn by_name(
         &self,
         db: &impl ConnectionTrait,
         after: Option<(&str, &str)>,
         limit: usize,
     ) -> Result<Vec<Model>, DbErr> {
-        let mut by_name = self.seen().filter(self.of_name_only());
+        let mut by_name = Entity::find().filter(self.of_name_only());
         if let Some((name, key)) = after {
             let same_name =
                 Condition::all().add(Column::NameFolded.eq(name)).add(Column::Key.gt(key));
@@ -58,17 +65,25 @@ impl Prefix {
             .await
     }
 
-    /// The number of members whose key or name begins with the prefix.
-    pub async fn count(&self, db: &impl ConnectionTrait) -> Result<u64, DbErr> {
-        let by_key = self.seen().filter(self.of_key()).count(db).await?;
-        let by_name = self.seen().filter(self.of_name_only()).count(db).await?;
-        Ok(by_key + by_name)
+    /// The client, if there are members that it does not see.
+    pub fn viewer(&self) -> Option<&Viewer> {
+        self.viewer.as_ref()
     }
 
-    /// The members that the client sees.
-    fn seen(&self) -> Select<Entity> {
+    /// The number of members whose key or name begins with the prefix, and whom the client sees.
+    pub async fn count(&self, db: &impl ConnectionTrait) -> Result<u64, DbErr> {
         let hidden = self.viewer.as_ref().map(|viewer| viewer.hidden().not());
-        Entity::find().filter(Condition::all().add_option(hidden))
+        let seen = Entity::find().filter(Condition::all().add_option(hidden));
+        let by_key = seen.clone().filter(self.of_key()).count(db).await?;
+        Ok(by_key + seen.filter(self.of_name_only()).count(db).await?)
+    }
+
+    /// The number of members that [`Self::count`] looks at: by key and by name, at most
+    /// [`COUNTED_MAX`] each.
+    pub async fn count_looked_at(&self, db: &impl ConnectionTrait) -> Result<u64, DbErr> {
+        let first = |found| Entity::find().filter(found).limit(COUNTED_MAX);
+        let by_key = first(self.of_key()).count(db).await?;
+        Ok(by_key + first(self.of_name_only()).count(db).await?)
     }
 
     fn of_key(&self) -> Condition {

@@ -1,19 +1,25 @@
 //! The search for members by a prefix of their key or name.
 
+use std::collections::HashSet;
+
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Object, Result};
 use entity::member::Model;
-use entity::member::search::Prefix;
+use entity::member::search::{LOOKED_AT_MAX, Prefix};
 use ranking::id::MemberId;
+use sea_orm::{ConnectionTrait, DbErr};
 use serde::{Deserialize, Serialize};
 
 use super::Member;
-use crate::error::Error;
-use crate::graphql::price;
+use crate::error::{Error, ErrorCode};
+use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::{Connection, Page, PageCursor, no_cursor};
 use crate::graphql::types::scalar::int;
 use crate::loader::totals::Total;
+
+/// The members that are looked at together where a client does not see all of them.
+const LOOKED_AT_ONCE: usize = 200;
 
 /// The total of a connection of members, counted only if a query asks for it.
 pub enum MemberTotal {
@@ -31,6 +37,12 @@ impl MemberTotal {
             Self::Counted(count) => *count,
             Self::Found(prefix) => {
                 let total = Total::Members(prefix.clone());
+                if prefix.viewer().is_some() && state(ctx).loaders.is_new(&LookUp::Total(&total)) {
+                    // What a client does not see is looked at, and not counted.
+                    state(ctx).spend(price::select(0))?;
+                    let looked_at = prefix.count_looked_at(&app(ctx).deployment.reads).await?;
+                    state(ctx).spend(looked_at * price::HIDDEN_AT_ONCE)?;
+                }
                 price::total(state(ctx), total, price::counted_rows).await?
             }
         };
@@ -40,7 +52,7 @@ impl MemberTotal {
 
 /// A place in the results of a search: first members found by key, ordered by key; then those found
 /// by name, ordered by name in lower case.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 enum Place {
     #[serde(rename = "k")]
     Key(String),
@@ -62,33 +74,33 @@ pub(crate) async fn search(
             .at("prefix")
     })?;
     let viewer = state(ctx).viewer(app(ctx)).await?;
-    let hides = if viewer.is_some() { price::HIDDEN } else { 0 };
     let prefix = Prefix::new(prefix, viewer);
     let limit = match Page::new(first, None, None, None)? {
         Page::Forward { limit, .. } | Page::Backward { limit, .. } => limit,
     };
-    state(ctx).spend(2 * price::select(limit) + hides * limit as u64)?;
     let place = after.as_deref().map(Place::decode).transpose()?;
-    let mut found: Vec<(Place, Model)> = vec![];
-    if !matches!(place, Some(Place::Name(..))) {
-        let after = match &place {
-            Some(Place::Key(key)) => Some(key.as_str()),
-            _ => None,
-        };
-        let rows = prefix.by_key(db, after, limit + 1).await?;
-        found.extend(rows.into_iter().map(|row| (Place::Key(row.key.clone()), row)));
-    }
-    if found.len() <= limit {
-        let after = match &place {
-            Some(Place::Name(name, key)) => Some((name.as_str(), key.as_str())),
-            _ => None,
-        };
-        let rows = prefix.by_name(db, after, limit + 1 - found.len()).await?;
-        let place = |row: Model| {
-            let name = row.name_folded.clone().unwrap_or_default();
-            (Place::Name(name, row.key.clone()), row)
-        };
-        found.extend(rows.into_iter().map(place));
+    let (mut found, mut looked_at, mut last) = (vec![], 0, place.clone());
+    while found.len() <= limit && looked_at < LOOKED_AT_MAX {
+        let wanted = limit + 1 - found.len();
+        let wanted = if prefix.viewer().is_some() { wanted.max(LOOKED_AT_ONCE) } else { wanted };
+        state(ctx).spend(2 * price::select(wanted))?;
+        let mut rows = rows_after(db, &prefix, last.as_ref(), wanted).await?;
+        let is_last = rows.len() < wanted;
+        looked_at += rows.len();
+        last = rows.last().map(|(place, _)| place.clone());
+        if let Some(viewer) = prefix.viewer() {
+            state(ctx).spend(price::HIDDEN * rows.len() as u64)?;
+            let keys: Vec<String> = rows.iter().map(|(_, row)| row.key.clone()).collect();
+            let hidden: HashSet<String> = viewer.hidden_of(db, &keys).await?.into_iter().collect();
+            rows.retain(|(_, row)| !hidden.contains(&row.key));
+        }
+        found.append(&mut rows);
+        if is_last {
+            break;
+        }
+        if looked_at >= LOOKED_AT_MAX && found.len() <= limit {
+            return Err(too_many_hidden());
+        }
     }
     let more = found.len() > limit;
     found.truncate(limit);
@@ -98,6 +110,49 @@ pub(crate) async fn search(
         connection.edges.push(Edge::new(PageCursor::of(&place), Member::of_row(row)));
     }
     Ok(connection)
+}
+
+/// Members that a search finds behind a place, at most `limit`, also those that the client does not
+/// see.
+async fn rows_after(
+    db: &impl ConnectionTrait,
+    prefix: &Prefix,
+    place: Option<&Place>,
+    limit: usize,
+) -> Result<Vec<(Place, Model)>, DbErr> {
+    let mut found = vec![];
+    if !matches!(place, Some(Place::Name(..))) {
+        let after = match place {
+            Some(Place::Key(key)) => Some(key.as_str()),
+            _ => None,
+        };
+        let rows = prefix.by_key(db, after, limit).await?;
+        found.extend(rows.into_iter().map(|row| (Place::Key(row.key.clone()), row)));
+    }
+    if found.len() < limit {
+        let after = match place {
+            Some(Place::Name(name, key)) => Some((name.as_str(), key.as_str())),
+            _ => None,
+        };
+        let rows = prefix.by_name(db, after, limit - found.len()).await?;
+        let place = |row: Model| {
+            let name = row.name_folded.clone().unwrap_or_default();
+            (Place::Name(name, row.key.clone()), row)
+        };
+        found.extend(rows.into_iter().map(place));
+    }
+    Ok(found)
+}
+
+/// The answer to a search that would look at too many members whom the client does not see.
+fn too_many_hidden() -> Error {
+    Error::new(
+        ErrorCode::LimitExceeded,
+        format!(
+            "a search looks at {LOOKED_AT_MAX} members at most, and you do not see many of them; expected a longer prefix"
+        ),
+    )
+    .at("prefix")
 }
 
 impl Place {
