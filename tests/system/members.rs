@@ -5,4 +5,5 @@ mod cheats_day;
 mod friend_ranks;
 mod friendships;
 mod profiles;
+mod reports;
 mod search;
