@@ -1,49 +1,48 @@
 //! A board as the audit log shows it.
 
 use sea_orm::ActiveEnum;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::board::{Model, WindowState};
 
 /// The fields of a board that its creator sets, by their names in GraphQL; instants in Unix
 /// milliseconds.
 pub fn board_value(row: &Model) -> Value {
-    let decimals = row.decimals.try_into().unwrap_or_default();
+    let decimals: u8 = row.decimals.try_into().unwrap_or_default();
     let score = |raw| ranking::score::format(raw, decimals);
     let parsed = |json: &str| serde_json::from_str::<Value>(json).unwrap_or_default();
     let excess = if row.excess_refused { "REFUSE" } else { "QUARANTINE" };
-    json!({
-        "slug": row.slug,
-        "title": row.title,
-        "display": row.display.as_deref().map(parsed),
-        "direction": row.direction.to_value(),
-        "policy": row.policy.to_value(),
-        "tieBreak": row.tie_break.to_value(),
-        "tieBreakResolutionMs": row.tick_ms,
-        "decimals": row.decimals,
-        "minScore": score(row.min_score),
-        "maxScore": score(row.max_score),
-        "timeZone": row.time_zone,
-        "resetHour": row.reset_hour,
-        "weekStart": row.week_start,
-        "shards": row.shards,
-        "segmentBy": parsed(&row.segment_by),
-        "visibility": row.visibility.to_value(),
-        "selfSubmit": row.self_submit,
-        "metadata": row.metadata,
-        "joining": row.joining,
-        "entrantsMax": row.entrants_max,
-        "windows": windows(row),
-        "seasons": seasons(row),
-        "fairPlay": {
-            "perMinuteMax": row.per_minute_max,
-            "deltaMax": row.delta_max.map(score),
-            "excess": excess,
-        },
-        "opensAt": row.opens_at_ms,
-        "closesAt": row.closes_at_ms,
-        "maxLatenessMs": row.lateness_max_ms,
-    })
+    let fields = [
+        ("slug", json!(row.slug)),
+        ("title", json!(row.title)),
+        ("display", json!(row.display.as_deref().map(parsed))),
+        ("direction", json!(row.direction.to_value())),
+        ("policy", json!(row.policy.to_value())),
+        ("tieBreak", json!(row.tie_break.to_value())),
+        ("tieBreakResolutionMs", json!(row.tick_ms)),
+        ("decimals", json!(row.decimals)),
+        ("minScore", json!(score(row.min_score))),
+        ("maxScore", json!(score(row.max_score))),
+        ("timeZone", json!(row.time_zone)),
+        ("resetHour", json!(row.reset_hour)),
+        ("weekStart", json!(row.week_start)),
+        ("shards", json!(row.shards)),
+        ("segmentBy", parsed(&row.segment_by)),
+        ("visibility", json!(row.visibility.to_value())),
+        ("selfSubmit", json!(row.self_submit)),
+        ("metadata", json!(row.metadata)),
+        ("joining", json!(row.joining)),
+        ("entrantsMax", json!(row.entrants_max)),
+        ("windows", windows(row)),
+        ("seasons", seasons(row)),
+        ("perMinuteMax", json!(row.per_minute_max)),
+        ("deltaMax", json!(row.delta_max.map(score))),
+        ("excess", json!(excess)),
+        ("opensAt", json!(row.opens_at_ms)),
+        ("closesAt", json!(row.closes_at_ms)),
+        ("maxLatenessMs", json!(row.lateness_max_ms)),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>().into()
 }
 
 /// The windows without those that are going.

@@ -2,7 +2,7 @@
 
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{ActiveValue::Set, NotSet, QueryOrder, QuerySelect};
+use sea_orm::{ActiveEnum, ActiveValue::Set, NotSet, QueryOrder, QuerySelect};
 use serde_json::json;
 
 use crate::audit::Act;

@@ -110,7 +110,8 @@ async fn each_program_needs_no_more_rights_than_the_examples_give() {
     ] {
         loader.execute_unprepared(refused).await.unwrap_err();
     }
-    let acts = "SELECT act FROM audit_log WHERE outcome = 'DONE' AND act LIKE 'laurel re%' ORDER BY no";
+    let acts =
+        "SELECT act FROM audit_log WHERE outcome = 'DONE' AND act LIKE 'laurel re%' ORDER BY no";
     let acts: Vec<String> = deployment.column(acts).await;
     assert_eq!(acts, ["laurel rebuild", "laurel rebuild", "laurel restore"]);
     let reader = connect(&database_url, "laurel_reader").await;

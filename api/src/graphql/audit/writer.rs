@@ -45,7 +45,7 @@ enum Row {
 
 impl<'c> Audit<'c> {
     /// Begins a change, which is named by the field of the schema.
-    pub(crate) fn of(ctx: &'c Context<'_>) -> Self {
+    pub(crate) fn of(ctx: &Context<'c>) -> Self {
         let (app, state) = (app(ctx), state(ctx));
         let principal = state.principal.as_deref();
         let now_ms = app.deployment.clock.now_ms();
