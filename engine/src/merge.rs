@@ -311,7 +311,7 @@ async fn decide(deployment: &Deployment, row: &merge::Model) -> Result<()> {
     Ok(transaction.commit().await?)
 }
 
-/// Gives the source's friends, places on boards and reports to the target, and ends the step of the copies.
+/// Gives the target what SQL has of the source beside scores, and ends the step of the copies.
 async fn give_friends(deployment: &Deployment, row: &merge::Model) -> Result<()> {
     let transaction = begin(&deployment.db).await?;
     if merge::advance(&transaction, row, Step::Merged).await? {

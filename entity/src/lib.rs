@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`deployment`] | the deployment itself, its clocks, and the processes that have it open |
 //! | [`board`] | boards, their windows and their moves to another number of shards |
-//! | [`member`], [`access_token`] | members, their friendships, bans and reports, and what clients may do |
+//! | [`member`], [`access_token`] | members, their friends, bans and reports; what clients may do |
 //! | [`history`] | commits, events, dead letters, and each partition's cursor |
 //! | [`standings`] | all-time rows, sealed periods and their entries |
 //! | [`archive`] | files of archived events, their sums and their metadata |
