@@ -28,7 +28,7 @@ impl Begun {
     /// # Errors
     /// If SQL fails; the act must not begin then.
     pub async fn new(db: &DatabaseConnection, act: Act) -> Result<Self> {
-        let no = act.begin(db).await?;
+        let no = act.write_begun(db).await?;
         Ok(Self { db: db.clone(), act, no })
     }
 

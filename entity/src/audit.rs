@@ -172,7 +172,7 @@ impl Act {
     }
 
     /// Writes the row of an act that is about to begin, and returns its number.
-    pub async fn begin(&self, db: &impl ConnectionTrait) -> Result<i64, DbErr> {
+    pub async fn write_begun(&self, db: &impl ConnectionTrait) -> Result<i64, DbErr> {
         self.insert(db, Outcome::Begun, None).await
     }
 

@@ -90,7 +90,7 @@ async fn a_reporter_and_a_member_have_so_many_reports() {
     report(&api, (&keys[102], "cheat"), "y").await;
     let all = reports(&api, &["OPEN", "DISMISSED"], Some("cheat")).await;
     assert_eq!((all.len(), shown(&all)[5].1, shown(&all)[99].0), (100, "again", "m102"));
-    for key in &keys[1..51] {
+    for key in &keys[1..50] {
         report(&api, ("m0", key), "x").await;
     }
     let input = json!({

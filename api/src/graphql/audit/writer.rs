@@ -18,7 +18,7 @@ use crate::graphql::request::{app, state};
 const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A change by an administrator or a moderator, which leaves one row in the audit log however it
-/// ends. What a member's own token does is not kept.
+/// ends. Acts of a member's own token are not kept.
 pub(crate) struct Audit<'c> {
     app: &'c App,
     entry: Mutex<Entry>,
@@ -83,9 +83,9 @@ impl<'c> Audit<'c> {
     ///
     /// # Errors
     /// `UNAVAILABLE` if SQL does not answer.
-    pub(crate) async fn begin(&self) -> Result<()> {
+    pub(crate) async fn announce(&self) -> Result<()> {
         if self.is_kept {
-            let no = self.act().begin(&self.app.deployment.db).await?;
+            let no = self.act().write_begun(&self.app.deployment.db).await?;
             self.lock().row = Row::Begun(no);
         }
         Ok(())

@@ -139,7 +139,7 @@ pub(crate) async fn join_board(
     let app = app(ctx);
     check_unmerged(&app.deployment, &[member.as_str()]).await?;
     audit.note(|act| act.on(&board.row));
-    audit.begin().await?;
+    audit.announce().await?;
     // A new member is of use to friends and searches before its first score.
     member::insert_missing(&app.deployment.db, member.as_str(), app.deployment.clock.now_ms())
         .await?;
@@ -170,7 +170,7 @@ pub(crate) async fn leave_board(
     audit.note(|act| act.on_slug(&input.board).on_member(&input.member));
     let (board, member) = both(ctx, &input.board, &input.member).await?;
     audit.note(|act| act.on(&board.row));
-    audit.begin().await?;
+    audit.announce().await?;
     let deadline = Instant::now() + LEAVE_TIMEOUT;
     let (deployment, member) = (&app(ctx).deployment, &member);
     let leave = |board: ranking::board::Board| {

@@ -79,7 +79,7 @@ pub(crate) async fn remove_entry(
     let board = board::named(ctx, &input.board).await.map_err(|error| error.within("input"))?;
     let member = member_id("input.member", &input.member)?;
     audit.note(|act| act.on(&board.row));
-    audit.begin().await?;
+    audit.announce().await?;
     let amended = amend_now(ctx, &board, &member, Amendment::Removal).await?;
     let removed = amended == Amended::Done;
     audit.note(|act| act.after(json!({ "removed": removed })));
@@ -116,7 +116,7 @@ pub(crate) async fn void_event(
     let score = event.row.score.map(|score| Decimal::of(score, decimals).0);
     let value = json!({ "event": id, "score": score, "at": event.row.at_ms });
     audit.note(|act| act.on(&board.row).on_member(member.as_str()).before(value));
-    audit.begin().await?;
+    audit.announce().await?;
     let amended = amend_now(ctx, &board, &member, Amendment::Void(place)).await?;
     if amended == Amended::NoSuchEvent {
         return Err(not_there(ctx, place).await?);

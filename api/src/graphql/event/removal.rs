@@ -254,7 +254,7 @@ pub(crate) async fn reset_period(
 /// Notes that a step is about to begin.
 async fn begin_step(audit: &Audit<'_>, board: &CachedBoard, after: Option<&str>) -> Result<()> {
     audit.note(|act| act.on(&board.row).before(json!({ "after": after })));
-    audit.begin().await
+    audit.announce().await
 }
 
 /// A cursor is the key of the last member that the step before looked at.

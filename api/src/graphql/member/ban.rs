@@ -114,7 +114,7 @@ pub(crate) async fn ban_member(
     };
     let before = terms_before(ctx, &member, board).await?;
     audit.note(|act| act.before(before).after(terms_value(&terms)));
-    audit.begin().await?;
+    audit.announce().await?;
     let deadline = Instant::now() + AMEND_TIMEOUT;
     let changed = Box::pin(ban::ban(&app.deployment, &member, terms, deadline)).await;
     state(ctx).loaders.clear().await;
@@ -131,7 +131,7 @@ pub(crate) async fn lift_ban(
     let (member, board) = both(ctx, audit, &input.member, input.board.as_deref()).await?;
     let before = terms_before(ctx, &member, board).await?;
     audit.note(|act| act.before(before));
-    audit.begin().await?;
+    audit.announce().await?;
     let deadline = Instant::now() + AMEND_TIMEOUT;
     let changed = Box::pin(ban::lift(&app(ctx).deployment, &member, board, deadline)).await;
     state(ctx).loaders.clear().await;

@@ -44,7 +44,7 @@ pub(crate) async fn merge(
     let target = member_id("input.target", &input.target)?;
     let value = json!({ "source": source.as_str(), "target": target.as_str() });
     audit.note(|act| act.on_member(source.as_str()).before(value));
-    audit.begin().await?;
+    audit.announce().await?;
     let (app, deadline) = (app(ctx), Instant::now() + AMEND_TIMEOUT);
     let merged = Box::pin(merge::merge(&app.deployment, &source, &target, deadline)).await;
     app.friends.changed(&source, &target);

@@ -261,7 +261,7 @@ pub(crate) async fn release_quarantined(
     let deployment = &app(ctx).deployment;
     let rows = seen(ctx, numbers.iter().flatten().copied().collect()).await?;
     note_scores(ctx, audit, &rows).await?;
-    audit.begin().await?;
+    audit.announce().await?;
     let deadline = Instant::now() + AMEND_TIMEOUT;
     let told = Box::pin(release(deployment, rows, deadline)).await;
     state(ctx).loaders.clear().await;
