@@ -53,7 +53,7 @@ pub struct Arguments {
     before: Timestamp,
     /// The board's slug; every board by default.
     #[arg(long)]
-    board: Option<String>,
+    pub(crate) board: Option<String>,
 }
 
 /// The outcome of an archive.

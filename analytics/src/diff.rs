@@ -67,12 +67,12 @@ const ATTEMPTS_MAX: usize = 5;
 pub struct Arguments {
     /// The board's slug; every board by default.
     #[arg(long)]
-    board: Option<String>,
+    pub(crate) board: Option<String>,
     /// Repair what differs, and nothing else, then compare again. Exit status 0 if all agrees by
     /// then, 3 if differences are left. Where SQL and Redis agree with each other against the
     /// history, both are left alone unless --against history is given.
     #[arg(long)]
-    repair: bool,
+    pub(crate) repair: bool,
     /// The reference to compare with: the history (the default), or the all-time rows of standing
     /// in SQL, which are compared with Redis only and need no history.
     #[arg(long, value_enum)]

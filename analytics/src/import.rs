@@ -52,7 +52,7 @@ const PRINTED_MAX: usize = 20;
 pub struct Arguments {
     /// The board's slug, for files without a column board.
     #[arg(long)]
-    board: Option<String>,
+    pub(crate) board: Option<String>,
     /// The column of the score.
     #[arg(long, default_value = "score")]
     score_column: String,

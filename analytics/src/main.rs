@@ -13,6 +13,7 @@
 //! | [`upkeep`] | windows rolled, past periods sealed |
 //! | [`file`] | CSV, NDJSON or Parquet; files that exist whole or not at all |
 //! | [`job`] | a job's row, progress bar and outcome; partitions in parallel; early ends |
+//! | [`operator`] | a command until its end, and its row in the audit log |
 
 /// mimalloc, as a history, too, consists of many small allocations.
 #[global_allocator]
@@ -28,6 +29,7 @@ mod generate;
 mod import;
 mod job;
 mod member;
+mod operator;
 mod rebuild;
 mod report;
 mod upkeep;
@@ -230,7 +232,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let deployment = settings.open(db).await.context("the stores cannot be opened")?;
-    let outcome = work_until(stop, &deployment, command, json).await;
+    let outcome = operator::work_until(stop, &deployment, command, json).await;
     deployment.close().await;
     outcome
 }
@@ -264,36 +266,6 @@ async fn generate_until(
     };
     print_outcome(json, &generated)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Runs a job until it is done or a signal stops it; the job's row then says so. After a second
-/// signal it does not wait for computations.
-async fn work_until(
-    mut stop: Stop,
-    deployment: &Deployment,
-    command: Command,
-    json: bool,
-) -> Result<ExitCode> {
-    let mut working = tokio::spawn({
-        let deployment = deployment.clone();
-        async move { work(&deployment, command, json).await }
-    });
-    let why = tokio::select! {
-        outcome = &mut working => return outcome?,
-        why = stop.wait() => why,
-    };
-    working.abort();
-    // The end of the task removes its temporary files.
-    let is_impatient = tokio::select! {
-        _ = working => false,
-        _ = stop.wait() => true,
-    };
-    engine::job::end_own(&deployment.db, why, deployment.clock.now_ms()).await?;
-    if is_impatient {
-        eprintln!("error: {why} during a computation; nothing is half done, run it again");
-        std::process::exit(1);
-    }
-    bail!("{why}; nothing is half done, run it again")
 }
 
 async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<ExitCode> {

@@ -40,6 +40,8 @@ const TOKENS_MAX: u64 = 10_000;
 pub struct Principal {
     /// The id of the token.
     pub id: Arc<str>,
+    /// The name of the token.
+    pub name: Option<String>,
     /// The scopes of the token.
     pub scopes: Scopes,
     /// The boards that it sees.
@@ -82,6 +84,7 @@ impl Principal {
         Self {
             seen: if is_admin { Seen::All } else { row.seen() },
             id: row.id.into(),
+            name: row.name,
             scopes,
             member: row.member,
             is_player: false,
@@ -96,7 +99,7 @@ impl Principal {
 
     /// The part that many clients may share: neither the token nor the member.
     pub fn rights(&self) -> Self {
-        Self { id: "".into(), member: None, expires_at_ms: None, ..self.clone() }
+        Self { id: "".into(), name: None, member: None, expires_at_ms: None, ..self.clone() }
     }
 
     /// True if some scope lets it write.

@@ -1,5 +1,6 @@
 //! The GraphQL schema, one file per noun.
 
+pub mod audit;
 pub mod board;
 pub(crate) mod change;
 pub mod event;
@@ -21,6 +22,7 @@ use async_graphql::connection::EmptyFields;
 use async_graphql::{SDLExportOptions, Schema, SchemaBuilder};
 
 use crate::app::SharedApp;
+use audit::AuditEntry;
 use board::Board;
 use board::list::BoardTotal;
 use event::{EventTotal, ScoreEvent};
@@ -30,6 +32,7 @@ use member::Member;
 use member::boards::MemberBoards;
 use member::friend::{FriendEntry, FriendTotal};
 use member::quarantine::QuarantinedScore;
+use member::report::MemberReport;
 use member::search::MemberTotal;
 use mutation::Mutation;
 use query::Query;
@@ -69,6 +72,9 @@ fn builder() -> SchemaBuilder<Query, Mutation, Subscription> {
         .override_output_type_description::<Connection<AccessToken, EmptyFields>>(
             "A page of access tokens.",
         )
+        .override_output_type_description::<Connection<AuditEntry, EmptyFields>>(
+            "A page of the audit log.",
+        )
         .override_output_type_description::<Connection<Board, BoardTotal>>("A page of boards.")
         .override_output_type_description::<Connection<Finding, FindingTotal>>(
             "A page of the findings of a run.",
@@ -81,6 +87,9 @@ fn builder() -> SchemaBuilder<Query, Mutation, Subscription> {
         )
         .override_output_type_description::<Connection<Job, JobTotal>>("A page of jobs.")
         .override_output_type_description::<Connection<Member, MemberTotal>>("A page of members.")
+        .override_output_type_description::<Connection<MemberReport, EmptyFields>>(
+            "A page of reports of members.",
+        )
         .override_output_type_description::<MemberBoards>("A page of the boards of a member.")
         .override_output_type_description::<Connection<Period, PeriodTotal>>(
             "A page of the periods of a window.",

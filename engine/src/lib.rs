@@ -30,9 +30,11 @@
 //! | [`merge`] | one member merged into another, on all boards |
 //! | [`ban`], [`quarantine`] | members taken off boards and put back; scores that are released |
 //! | [`job`] | leases: one job of a kind at a time on a board |
+//! | [`audit`] | the acts of operators at a command line |
 //!
 //! Nothing here speaks HTTP or GraphQL, and only `ranking` names `redis`.
 
+pub mod audit;
 pub mod backup;
 pub mod ban;
 pub mod board;

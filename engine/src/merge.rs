@@ -7,8 +7,8 @@
 //!    `REFUSED`: every partition frees both members, and then the record goes.
 //! 2. `DECIDED`. Board by board, the target gets a copy of each score of the source that counts.
 //!    Once SQL has all copies of a board, the source is removed from it.
-//! 3. `MERGED`. The target has the source's friends and places on boards. Every partition marks the
-//!    source as merged, and holds the target no longer.
+//! 3. `MERGED`. The target has the source's friends, places on boards and reports. Every partition
+//!    marks the source as merged, and holds the target no longer.
 //! 4. `DONE`.
 //!
 //! A process tells a partition of a step by a commit, and reads the record after the head. So one
@@ -37,6 +37,7 @@ use entity::error::Result;
 use entity::member::ban;
 use entity::member::friendship::{self, FRIENDS_MAX};
 use entity::member::merge::{self, Step};
+use entity::member::report;
 use entity::sql::begin;
 use entity::{board, member};
 
@@ -310,13 +311,14 @@ async fn decide(deployment: &Deployment, row: &merge::Model) -> Result<()> {
     Ok(transaction.commit().await?)
 }
 
-/// Gives the source's friends and places on boards to the target, and ends the step of the copies.
+/// Gives the target what SQL has of the source beside scores, and ends the step of the copies.
 async fn give_friends(deployment: &Deployment, row: &merge::Model) -> Result<()> {
     let transaction = begin(&deployment.db).await?;
     if merge::advance(&transaction, row, Step::Merged).await? {
         let now_ms = deployment.clock.now_ms();
         friendship::give(&transaction, &row.source, &row.target, now_ms).await?;
         entrant::give(&transaction, &row.source, &row.target).await?;
+        report::give(&transaction, &row.source, &row.target).await?;
     }
     Ok(transaction.commit().await?)
 }

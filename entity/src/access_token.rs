@@ -2,8 +2,11 @@
 
 use sea_orm::entity::prelude::*;
 use sea_orm::{Condition, IntoActiveModel, QueryOrder, QuerySelect};
+use serde_json::json;
 
+use crate::audit::Act;
 use crate::board::seen::Seen;
+use crate::sql::begin;
 
 /// A row of `access_token`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -50,6 +53,20 @@ impl Model {
             Some(list) => Seen::Listed(serde_json::from_str(list).unwrap_or_default()),
         }
     }
+
+    /// An act that made the row what it is, with all of it but the hash.
+    fn of_act(&self, act: Act) -> Act {
+        let act = self.member.iter().fold(act, |act, member| act.on_member(member));
+        act.after(json!({
+            "id": self.id,
+            "name": self.name,
+            "scopes": self.scopes,
+            "member": self.member,
+            "boards": self.boards,
+            "expiresAt": self.expires_at_ms,
+            "revokedAt": self.revoked_at_ms,
+        }))
+    }
 }
 
 /// The column `boards` for a list of boards.
@@ -93,21 +110,37 @@ pub async fn after(
         .await
 }
 
-/// Inserts a token.
-pub async fn insert(db: &impl ConnectionTrait, row: Model) -> Result<(), DbErr> {
-    Entity::insert(row.into_active_model()).exec_without_returning(db).await?;
-    Ok(())
+/// Inserts a token, with the row of the audit log.
+pub async fn insert(db: &DatabaseConnection, row: Model, act: Act) -> Result<(), DbErr> {
+    let act = row.of_act(act);
+    let transaction = begin(db).await?;
+    Entity::insert(row.into_active_model()).exec_without_returning(&transaction).await?;
+    act.write(&transaction).await?;
+    transaction.commit().await
 }
 
-/// Revokes a token by its id; one that was revoked before keeps that time.
-pub async fn revoke(db: &impl ConnectionTrait, id: &str, now_ms: i64) -> Result<(), DbErr> {
-    Entity::update_many()
+/// Revokes a token by its id, with the row of the audit log; one that was revoked before keeps that
+/// time. Returns true if it was revoked now.
+pub async fn revoke(
+    db: &DatabaseConnection,
+    id: &str,
+    now_ms: i64,
+    act: Act,
+) -> Result<bool, DbErr> {
+    let transaction = begin(db).await?;
+    let revoked = Entity::update_many()
         .col_expr(Column::RevokedAtMs, Expr::value(now_ms))
         .filter(Column::Id.eq(id))
         .filter(Column::RevokedAtMs.is_null())
-        .exec(db)
+        .exec(&transaction)
         .await?;
-    Ok(())
+    if revoked.rows_affected == 1
+        && let Some(row) = find(&transaction, id).await?
+    {
+        row.of_act(act).write(&transaction).await?;
+    }
+    transaction.commit().await?;
+    Ok(revoked.rows_affected == 1)
 }
 
 /// The ids of tokens that were revoked since an instant, at most 10,000.

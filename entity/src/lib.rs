@@ -5,12 +5,13 @@
 //! |---|---|
 //! | [`deployment`] | the deployment itself, its clocks, and the processes that have it open |
 //! | [`board`] | boards, their windows and their moves to another number of shards |
-//! | [`member`], [`access_token`] | members, their friendships and bans, and what clients may do |
+//! | [`member`], [`access_token`] | members, their friends, bans and reports; what clients may do |
 //! | [`history`] | commits, events, dead letters, and each partition's cursor |
 //! | [`standings`] | all-time rows, sealed periods and their entries |
 //! | [`archive`] | files of archived events, their sums and their metadata |
 //! | [`integrity`] | runs of the integrity diff, findings and proofs |
 //! | [`job`] | batch jobs, and work that runs once a day |
+//! | [`audit`] | the acts of administrators and moderators |
 //! | [`sql`] | statements of many tables; rows read in blocks, and deleted in chunks or by age |
 //!
 //! Nothing here parses a command line, starts a server or names `redis`.
@@ -28,6 +29,7 @@ macro_rules! no_relations {
 
 pub mod access_token;
 pub mod archive;
+pub mod audit;
 pub mod board;
 pub mod deployment;
 pub mod error;

@@ -5,6 +5,7 @@ pub mod friendship;
 pub mod hidden;
 pub mod merge;
 pub mod quarantine;
+pub mod report;
 pub mod search;
 
 use ranking::attribute::{Attributes, REGION};
@@ -12,6 +13,7 @@ use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, QuerySelect};
 
+use crate::audit::Act;
 use crate::sql::begin;
 
 /// A row of `member`.
@@ -121,11 +123,13 @@ pub async fn insert_missing(
     write(db, Change { key: key.to_owned(), ..Change::default() }, now_ms).await
 }
 
-/// Inserts members or changes them, all or none. Returns their rows, in the order of the changes.
+/// Inserts members or changes them, all or none, with the row of the audit log. Returns their rows,
+/// in the order of the changes.
 pub async fn upsert(
     db: &DatabaseConnection,
     changes: Vec<Change>,
     now_ms: i64,
+    act: &Act,
 ) -> Result<Vec<Model>, DbErr> {
     let keys: Vec<String> = changes.iter().map(|change| change.key.clone()).collect();
     let transaction = begin(db).await?;
@@ -136,6 +140,7 @@ pub async fn upsert(
     for key in keys {
         rows.extend(Entity::find_by_id(key).one(&transaction).await?);
     }
+    act.write(&transaction).await?;
     transaction.commit().await?;
     Ok(rows)
 }

@@ -2,6 +2,7 @@
 
 pub mod amendment;
 pub mod attempts;
+pub mod audit;
 pub mod connection;
 pub mod friends;
 pub mod listing;

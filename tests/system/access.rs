@@ -1,5 +1,6 @@
 //! Access: who may do what.
 
+mod audit;
 mod boards;
 mod matrix;
 mod members;

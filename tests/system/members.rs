@@ -6,4 +6,5 @@ mod exports;
 mod friend_ranks;
 mod friendships;
 mod profiles;
+mod reports;
 mod search;

@@ -26,6 +26,11 @@ impl Stop {
         Ok(Self { signals: StopSignals::catch()?, stdin })
     }
 
+    /// True if the server has started this program.
+    pub fn is_of_server(&self) -> bool {
+        self.stdin.is_some()
+    }
+
     /// Waits for the next reason, and names it.
     pub async fn wait(&mut self) -> &'static str {
         let stdin_ends = async {

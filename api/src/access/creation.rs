@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use entity::audit::Act;
 use entity::{access_token, board};
 use ranking::shown;
 use sea_orm::DatabaseConnection;
@@ -58,7 +59,8 @@ impl NewToken {
     }
 }
 
-/// Creates a token. Returns its row and its text, which cannot be shown again.
+/// Creates a token, with the row of the audit log. Returns its row and its text, which cannot be
+/// shown again.
 ///
 /// # Errors
 /// `BAD_USER_INPUT` for an administrator or a moderator that is bound to a member, for an
@@ -68,6 +70,7 @@ pub async fn create(
     db: &DatabaseConnection,
     new: NewToken,
     now_ms: i64,
+    act: Act,
 ) -> Result<(access_token::Model, String)> {
     let scopes = new.check()?;
     let NewToken { name, member, boards, lifetime, .. } = new;
@@ -89,7 +92,7 @@ pub async fn create(
         boards,
         last_used_at_ms: None,
     };
-    access_token::insert(db, row.clone()).await?;
+    access_token::insert(db, row.clone(), act).await?;
     Ok((row, token))
 }
 

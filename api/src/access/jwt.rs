@@ -137,6 +137,7 @@ impl Players {
             .map_err(|_| refused("expected a member's key in sub: 1 to 128 bytes"))?;
         Ok(Arc::new(Principal {
             id: format!("player {member}").into(),
+            name: None,
             scopes: self.scopes_of(claims.others.get(&self.scope_claim)),
             seen: Seen::Public,
             member: Some(member.to_string()),

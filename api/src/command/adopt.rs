@@ -1,8 +1,10 @@
 //! `laurel adopt`: a database and a Redis joined by hand, once it is shown what that loses.
 
 use anyhow::{Context, Result};
+use engine::audit::{Begun, of_command};
 use engine::deployment::Deployment;
 use engine::settings::stores::Missing;
+use serde_json::json;
 
 use super::{AdoptArguments, connect};
 
@@ -33,7 +35,12 @@ async fn adopt(deployment: &Deployment, yes: bool) -> Result<()> {
         println!("nothing was changed: stop all processes of Laurel, then confirm with --yes");
         return Ok(());
     }
-    deployment.adopt_redis().await.context("Redis is not adopted whole; run it again")?;
+    let act = of_command("laurel adopt", &deployment.clock);
+    let act = act.after(json!({ "partitions": differences.len(), "losing": losing }));
+    let begun = Begun::new(&deployment.db, act).await?;
+    let adopted = deployment.adopt_redis().await;
+    begun.finish(&adopted).await;
+    adopted.context("Redis is not adopted whole; run it again")?;
     println!("Redis is adopted: all partitions are level with the database");
     Ok(())
 }

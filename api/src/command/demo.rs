@@ -9,11 +9,14 @@ use std::io::Read;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use engine::audit::of_command;
+use engine::board::create::insert_noted;
 use engine::deployment::Deployment;
 use engine::process::StopSignals;
 use engine::settings::stores::Missing;
 use engine::settings::{RetentionSettings, StoreArguments};
 use entity::board;
+use entity::deployment::clock::Clock;
 use entity::history::{event_ids, score_event};
 use flate2::read::GzDecoder;
 use futures::StreamExt;
@@ -263,7 +266,8 @@ async fn find_or_create(
         return Ok((row.to_ranking()?, row.created_at_ms));
     }
     let row = board::of_rules(slug, title, &rules, "UTC", now_ms);
-    let row = board::insert(db, row).await?;
+    let act = of_command("laurel demo", &Clock::default());
+    let row = insert_noted(db, row, act).await?;
     let row = row.with_context(|| format!("another program has just made the board {slug}"))?;
     Ok((row.to_ranking()?, now_ms))
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use engine::audit::of_command;
 use engine::deployment::{Deployment, files};
 use engine::process::{StopSignals, open_many_files};
 use engine::settings::stores::Missing;
@@ -209,7 +210,8 @@ impl Addresses {
         let how = if access_token::count(db).await? > 0 {
             "for an access token: laurel token create --scope admin".to_owned()
         } else {
-            let (_, token) = creation::create(db, NewToken::admin(), now_ms).await?;
+            let act = of_command("laurel serve", &deployment.clock);
+            let (_, token) = creation::create(db, NewToken::admin(), now_ms, act).await?;
             if std::io::stdout().is_terminal() {
                 format!("admin token, shown this once: {token}")
             } else {

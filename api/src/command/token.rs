@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
+use engine::audit::of_command;
 use entity::access_token;
 use entity::board::seen::Seen;
 use entity::deployment::clock::Clock;
@@ -53,7 +54,8 @@ pub enum TokenCommand {
 
 /// Runs a command.
 pub async fn run(command: TokenCommand) -> Result<()> {
-    let now_ms = Clock::default().now_ms();
+    let clock = Clock::default();
+    let now_ms = clock.now_ms();
     match command {
         TokenCommand::Create { scope: scopes, member, boards, expires: lifetime, name, sql } => {
             if let Some(member) = &member {
@@ -61,7 +63,8 @@ pub async fn run(command: TokenCommand) -> Result<()> {
             }
             let name = name.map(|name| text("name", name)).transpose()?;
             let new = NewToken { scopes, name, member, boards, lifetime };
-            let (_, token) = creation::create(&connect(&sql).await?, new, now_ms).await?;
+            let (db, act) = (connect(&sql).await?, of_command("laurel token create", &clock));
+            let (_, token) = creation::create(&db, new, now_ms, act).await?;
             println!("{token}");
         }
         TokenCommand::Revoke { id, sql } => {
@@ -69,7 +72,8 @@ pub async fn run(command: TokenCommand) -> Result<()> {
             if access_token::find(&db, &id).await?.is_none() {
                 bail!("unknown token {id:?}: expected an id that `laurel token list` shows");
             }
-            access_token::revoke(&db, &id, now_ms).await?;
+            let act = of_command("laurel token revoke", &clock);
+            access_token::revoke(&db, &id, now_ms, act).await?;
             println!("revoked {id}");
         }
         TokenCommand::List(sql) => {

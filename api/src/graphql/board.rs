@@ -25,6 +25,7 @@ use super::board::segments::segments_page;
 use super::board::window::BoardWindow;
 use super::guard::Needs;
 use super::member::quarantine::{self, QuarantineState, QuarantinedScore};
+use super::member::report::{self, MemberReport, ReportState};
 use super::price;
 use super::request::{RequestState, app, state};
 use super::standings::period::{Period, PeriodTotal, periods_page};
@@ -284,6 +285,24 @@ impl Board {
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
     ) -> Result<Option<Connection<QuarantinedScore, EmptyFields>>> {
         let page = quarantine::page(ctx, &self.0, (states, member), first, after.as_deref());
+        Ok(Some(Box::pin(page).await?))
+    }
+
+    /// The reports of members on the board, in the order of their numbers. Needs scope moderate.
+    #[graphql(cache_control(private), guard = "Needs::Scope(Scope::Moderate)")]
+    async fn reports(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The states of the reports; OPEN by default.")] states: Option<
+            Vec<ReportState>,
+        >,
+        #[graphql(desc = "The key of a member, to list reports of it only.")] member: Option<
+            String,
+        >,
+        #[graphql(default = 10, desc = "The number of items, at most 1,000.")] first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+    ) -> Result<Option<Connection<MemberReport, EmptyFields>>> {
+        let page = report::page(ctx, &self.0, (states, member), first, after.as_deref());
         Ok(Some(Box::pin(page).await?))
     }
 

@@ -7,6 +7,7 @@ pub mod friendship;
 pub mod input;
 pub mod merge;
 pub mod quarantine;
+pub mod report;
 pub mod search;
 
 use async_graphql::connection::Edge;

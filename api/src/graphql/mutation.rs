@@ -2,7 +2,7 @@
 
 use async_graphql::{Context, Object, Result};
 
-use super::board::Board;
+use super::audit::writer::Audit;
 use super::board::deletion::{DeleteBoardInput, DeleteBoardPayload, delete};
 use super::board::input::{
     CreateBoardInput, CreateBoardPayload, UpdateBoardInput, UpdateBoardPayload, create, update,
@@ -36,7 +36,11 @@ use super::member::quarantine::{
     ReleaseQuarantinedInput, ReleaseQuarantinedPayload, VoidQuarantinedInput,
     VoidQuarantinedPayload, release_quarantined, void_quarantined,
 };
-use super::request::{app, state};
+use super::member::report::{
+    ReportMemberInput, ReportMemberPayload, ResolveReportInput, ResolveReportPayload,
+    report_member, resolve_report,
+};
+use super::request::state;
 use super::submission::{SubmitScoresInput, SubmitScoresPayload, submit};
 use super::token::{
     self, CreateAccessTokenInput, CreateAccessTokenPayload, RevokeAccessTokenInput,
@@ -57,9 +61,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The rules of the board.")] input: CreateBoardInput,
     ) -> Result<Option<CreateBoardPayload>> {
-        let _change = state(ctx).changes.enter();
-        let board = Board(create(app(ctx), input).await?);
-        Ok(Some(CreateBoardPayload { board }))
+        let audit = Audit::of(ctx);
+        audit.end(create(ctx, &audit, input).await).await
     }
 
     /// Changes a board's title and other display, windows, visibility, `selfSubmit`, or the times
@@ -70,9 +73,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The changes.")] input: UpdateBoardInput,
     ) -> Result<Option<UpdateBoardPayload>> {
-        let _change = state(ctx).changes.enter();
-        let board = Board(update(app(ctx), input).await?);
-        Ok(Some(UpdateBoardPayload { board }))
+        let audit = Audit::of(ctx);
+        audit.end(update(ctx, &audit, input).await).await
     }
 
     /// Deletes a board for good, with its history, its standings and all submissions in flight. Its
@@ -83,10 +85,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The board.")] input: DeleteBoardInput,
     ) -> Result<Option<DeleteBoardPayload>> {
-        let _change = state(ctx).changes.enter();
-        let deleted = delete(app(ctx), &input.slug).await?;
-        state(ctx).loaders.clear().await;
-        Ok(Some(deleted))
+        let audit = Audit::of(ctx);
+        audit.end(delete(ctx, &audit, &input.slug).await).await
     }
 
     /// Lists a season of a board, which must have the window "season". Scores that the board has
@@ -97,8 +97,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The board and the season.")] input: AddSeasonInput,
     ) -> Result<Option<AddSeasonPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(add_season(app(ctx), &input).await?))
+        let audit = Audit::of(ctx);
+        audit.end(add_season(ctx, &audit, &input).await).await
     }
 
     /// Takes back a season that has not begun; does nothing if the board has none of that name.
@@ -109,8 +109,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The board and the season.")] input: RemoveSeasonInput,
     ) -> Result<Option<RemoveSeasonPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(remove_season(app(ctx), &input).await?))
+        let audit = Audit::of(ctx);
+        audit.end(remove_season(ctx, &audit, &input).await).await
     }
 
     /// Lets a member join a board that was created with `joining`; does nothing if it has joined.
@@ -122,8 +122,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The board and the member.")] input: JoinBoardInput,
     ) -> Result<Option<JoinBoardPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(join_board(ctx, &input).await?))
+        let audit = Audit::of(ctx);
+        audit.end(join_board(ctx, &audit, &input).await).await
     }
 
     /// Lets a member leave a board that it has joined, which makes room for another one. Refused if
@@ -135,8 +135,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The board and the member.")] input: LeaveBoardInput,
     ) -> Result<Option<LeaveBoardPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(leave_board(ctx, &input).await?))
+        let audit = Audit::of(ctx);
+        audit.end(leave_board(ctx, &audit, &input).await).await
     }
 
     /// Submits scores to a board. Each score is accepted or rejected on its own, so read each
@@ -160,8 +160,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The board and the member.")] input: RemoveEntryInput,
     ) -> Result<Option<RemoveEntryPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(remove_entry(ctx, &input).await?))
+        let audit = Audit::of(ctx);
+        audit.end(remove_entry(ctx, &audit, &input).await).await
     }
 
     /// Removes the members that a filter selects from a board, as `removeEntry` does, at most 1,000
@@ -173,8 +173,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The board and the filter.")] input: RemoveEntriesInput,
     ) -> Result<Option<RemoveEntriesPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(remove_entries(ctx, input).await?))
+        let audit = Audit::of(ctx);
+        audit.end(remove_entries(ctx, &audit, input).await).await
     }
 
     /// Removes all members from a board, in every window and period, at most 1,000 in a call. Call
@@ -185,8 +185,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The board.")] input: ResetBoardInput,
     ) -> Result<Option<ResetBoardPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(reset_board(ctx, input).await?))
+        let audit = Audit::of(ctx);
+        audit.end(reset_board(ctx, &audit, input).await).await
     }
 
     /// Voids the scores that were earned in a period of a window, up to the moment of the first
@@ -199,8 +199,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The board and the period.")] input: ResetPeriodInput,
     ) -> Result<Option<ResetPeriodPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(reset_period(ctx, input).await?))
+        let audit = Audit::of(ctx);
+        audit.end(reset_period(ctx, &audit, input).await).await
     }
 
     /// Voids one event, a score or a removal: all standings become as if it had never been. The
@@ -213,8 +213,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The event.")] input: VoidEventInput,
     ) -> Result<Option<VoidEventPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(void_event(ctx, &input.id).await?))
+        let audit = Audit::of(ctx);
+        audit.end(void_event(ctx, &audit, &input.id).await).await
     }
 
     /// Creates members, or changes their names, attributes and pictures; 1 to 1,000 at once, all or
@@ -225,10 +225,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The members.")] input: UpsertMembersInput,
     ) -> Result<Option<UpsertMembersPayload>> {
-        let _change = state(ctx).changes.enter();
-        let members = upsert(app(ctx), input.members).await?;
-        state(ctx).loaders.clear().await;
-        Ok(Some(UpsertMembersPayload { members }))
+        let audit = Audit::of(ctx);
+        audit.end(upsert(ctx, &audit, input.members).await).await
     }
 
     /// Merges a member into another one, on all boards: the target's entries become those of the
@@ -242,8 +240,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The two members.")] input: MergeMembersInput,
     ) -> Result<Option<MergeMembersPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(merge(ctx, &input).await?))
+        let audit = Audit::of(ctx);
+        audit.end(merge(ctx, &audit, &input).await).await
     }
 
     /// Releases scores from quarantine: each counts from now on, at the time when it was earned and
@@ -256,8 +254,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The scores.")] input: ReleaseQuarantinedInput,
     ) -> Result<Option<ReleaseQuarantinedPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(release_quarantined(ctx, &input).await?))
+        let audit = Audit::of(ctx);
+        audit.end(release_quarantined(ctx, &audit, &input).await).await
     }
 
     /// Voids scores in quarantine: they never count. A score that is sent again with the event id
@@ -268,8 +266,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The scores.")] input: VoidQuarantinedInput,
     ) -> Result<Option<VoidQuarantinedPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(void_quarantined(ctx, &input).await?))
+        let audit = Audit::of(ctx);
+        audit.end(void_quarantined(ctx, &audit, &input).await).await
     }
 
     /// Bans a member from a board or from all boards: its entries go from every window and period,
@@ -281,8 +279,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The member and the board.")] input: BanMemberInput,
     ) -> Result<Option<BanMemberPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(ban_member(ctx, &input).await?))
+        let audit = Audit::of(ctx);
+        audit.end(ban_member(ctx, &audit, &input).await).await
     }
 
     /// Lifts a ban: all that counted before counts again, and the scores that were quarantined
@@ -293,8 +291,33 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The ban.")] input: LiftBanInput,
     ) -> Result<Option<LiftBanPayload>> {
+        let audit = Audit::of(ctx);
+        audit.end(lift_ban(ctx, &audit, &input).await).await
+    }
+
+    /// Reports a member of a board to the moderators, who alone see reports. A report that the
+    /// reporter has open takes the new reason and text. A reporter has at most 50 open ones. Needs
+    /// scope submit; a member's own token reports for that member.
+    #[graphql(guard = "Needs::Scope(Scope::Submit)")]
+    async fn report_member(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The member and the reason.")] input: ReportMemberInput,
+    ) -> Result<Option<ReportMemberPayload>> {
         let _change = state(ctx).changes.enter();
-        Ok(Some(lift_ban(ctx, &input).await?))
+        Ok(Some(report_member(ctx, input).await?))
+    }
+
+    /// Resolves a report of a member, or resolves it in another way. It changes nothing else: ban
+    /// the member, or remove its entry, by mutations of their own. Needs scope moderate.
+    #[graphql(guard = "Needs::Scope(Scope::Moderate)")]
+    async fn resolve_report(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The report and the decision.")] input: ResolveReportInput,
+    ) -> Result<Option<ResolveReportPayload>> {
+        let audit = Audit::of(ctx);
+        audit.end(resolve_report(ctx, &audit, &input).await).await
     }
 
     /// Makes two members friends of each other; does nothing if they already are. A member has at
@@ -329,8 +352,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The token.")] input: CreateAccessTokenInput,
     ) -> Result<Option<CreateAccessTokenPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(token::create(app(ctx), input).await?))
+        let audit = Audit::of(ctx);
+        audit.end(token::create(ctx, &audit, input).await).await
     }
 
     /// Revokes an access token, which stops working within a second. To revoke it again changes
@@ -341,7 +364,7 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The token.")] input: RevokeAccessTokenInput,
     ) -> Result<Option<RevokeAccessTokenPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(token::revoke(app(ctx), &input).await?))
+        let audit = Audit::of(ctx);
+        audit.end(token::revoke(ctx, &audit, &input).await).await
     }
 }

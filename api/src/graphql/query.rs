@@ -7,6 +7,7 @@ use async_graphql::{Context, ID, Interface, Object, Result, SimpleObject};
 use ranking::id::MemberId;
 use ranking::shown;
 
+use super::audit::{self, AuditEntry, AuditFilterInput};
 use super::board::list::BoardTotal;
 use super::board::window::BoardWindow;
 use super::board::{self, Board};
@@ -17,6 +18,7 @@ use super::job::{self, Job, JobKind, JobTotal};
 use super::member::Member;
 use super::member::friend::{self, FriendEntry};
 use super::member::quarantine::{self, QuarantinedScore};
+use super::member::report::{self, MemberReport};
 use super::member::search::{MemberTotal, search};
 use super::request::{app, state};
 use super::standings::entry::Entry;
@@ -59,6 +61,10 @@ pub enum Node {
     AccessToken(AccessToken),
     /// A score in quarantine.
     QuarantinedScore(QuarantinedScore),
+    /// An act of the audit log.
+    AuditEntry(AuditEntry),
+    /// A report of a member.
+    MemberReport(MemberReport),
 }
 
 /// The client, as its access token identifies it.
@@ -207,6 +213,23 @@ impl Query {
         Ok(Some(Box::pin(token::list(ctx, first, after.as_deref())).await?))
     }
 
+    /// The audit log: the acts of administrators and moderators, newest first. Needs scope admin.
+    #[graphql(cache_control(private), guard = "Needs::Scope(Scope::Admin)")]
+    async fn audit_log(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The acts to list; by default all.")] filter: Option<AuditFilterInput>,
+        #[graphql(default = 10, desc = "The number of items from the front, at most 1,000.")]
+        first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+        #[graphql(desc = "The number of items from the back, at most 1,000; instead of `first`.")]
+        last: Option<i32>,
+        #[graphql(desc = "Only items before this page cursor.")] before: Option<String>,
+    ) -> Result<Option<Connection<AuditEntry, EmptyFields>>> {
+        let page = Page::new(first, after, last, before)?;
+        Ok(Some(Box::pin(audit::list(ctx, filter, page)).await?))
+    }
+
     /// The client, as its access token identifies it; null without a token.
     #[graphql(cache_control(private), guard = "Needs::Nothing")]
     async fn viewer(&self, ctx: &Context<'_>) -> Option<Viewer> {
@@ -257,6 +280,8 @@ async fn node(ctx: &Context<'_>, id: &str) -> crate::error::Result<Option<Node>>
         GlobalId::Event(place) => event::find(ctx, place).await?.map(Into::into),
         GlobalId::AccessToken(id) => token::find(ctx, &id).await?.map(Into::into),
         GlobalId::Quarantined(number) => quarantine::find(ctx, number).await?.map(Into::into),
+        GlobalId::AuditEntry(number) => audit::find(ctx, number).await?.map(Into::into),
+        GlobalId::MemberReport(number) => report::find(ctx, number).await?.map(Into::into),
         GlobalId::Job(number) => job::find(ctx, number).await?.map(Into::into),
         GlobalId::IntegrityRun(number) => integrity::find(ctx, number).await?.map(Into::into),
         GlobalId::Finding(run, index) => {

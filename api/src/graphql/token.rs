@@ -8,8 +8,10 @@ use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 use entity::access_token as row;
 use entity::board::seen::Seen;
 use ranking::id::MemberId;
+use serde_json::json;
 use tokio::time::timeout;
 
+use super::audit::writer::Audit;
 use super::guard::Needs;
 use super::member::Member;
 use super::price;
@@ -19,7 +21,6 @@ use super::types::global_id::{BoardName, GlobalId};
 use super::types::scalar::{DateTime, text};
 use crate::access::creation::{self, LIFETIME_HOURS_MAX, NewToken};
 use crate::access::scope::{Scope, Scopes};
-use crate::app::App;
 use crate::error::{Error, ErrorCode, Result};
 
 /// How long Redis may take to note that a token was revoked.
@@ -125,9 +126,11 @@ pub struct RevokeAccessTokenPayload {
 
 /// Makes a token.
 pub(crate) async fn create(
-    app: &App,
+    ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: CreateAccessTokenInput,
 ) -> Result<CreateAccessTokenPayload> {
+    let app = app(ctx);
     let CreateAccessTokenInput { scopes, name, member, boards, lifetime_seconds } = input;
     let name = name.map(|name| text("name", name)).transpose();
     let name = name.map_err(|error| error.within("input"))?;
@@ -145,16 +148,19 @@ pub(crate) async fn create(
     let member = member.map(|member| member.to_string());
     let new = NewToken { scopes, name, member, boards, lifetime: lifetime.transpose()? };
     let now_ms = app.deployment.clock.now_ms();
-    let (row, token) = creation::create(&app.deployment.db, new, now_ms).await?;
+    let (row, token) = creation::create(&app.deployment.db, new, now_ms, audit.act()).await?;
+    audit.written();
     Ok(CreateAccessTokenPayload { access_token: AccessToken(row), token })
 }
 
 /// Revokes a token: at once in this process, within a second in others. They learn of it by SQL or
 /// by Redis, whichever they reach.
 pub(crate) async fn revoke(
-    app: &App,
+    ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: &RevokeAccessTokenInput,
 ) -> Result<RevokeAccessTokenPayload> {
+    let app = app(ctx);
     let unknown = || {
         let message = "there is no such access token: expected an id of accessTokens";
         Error::new(ErrorCode::NotFound, message).at("input.id")
@@ -165,14 +171,17 @@ pub(crate) async fn revoke(
     let (db, now_ms) = (&app.deployment.db, app.deployment.clock.now_ms());
     app.access.revoke(&id).await;
     let note = timeout(NOTE_TIMEOUT, app.deployment.store.note_revoked(&id));
-    let (revoked, noted) = tokio::join!(row::revoke(db, &id, now_ms), note);
+    audit.note(|act| act.after(json!({ "id": id })));
+    let (revoked, noted) = tokio::join!(row::revoke(db, &id, now_ms, audit.act()), note);
     if let Err(error) = noted
         .map_err(|_| "no answer".into())
         .and_then(|noted| noted.map_err(|error| error.to_string()))
     {
         tracing::warn!(error, "Redis does not tell other processes of a revoked token; SQL does");
     }
-    revoked?;
+    if revoked? {
+        audit.written();
+    }
     let row = row::find(db, &id).await?.ok_or_else(unknown)?;
     Ok(RevokeAccessTokenPayload { access_token: AccessToken(row) })
 }

@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 
+use entity::audit::{Act, board_value};
 use entity::board;
 use entity::error::Result;
 use entity::history::log_cursor;
+use entity::sql::begin;
 use futures::FutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use ranking::commit::Head;
+use sea_orm::{DatabaseConnection, DbErr};
 
 use crate::deployment::Deployment;
 use crate::partition::Partition;
@@ -20,21 +23,22 @@ const PARTITIONS_AT_ONCE: usize = 16;
 const COMMITS_MAX: usize = 100;
 
 impl Deployment {
-    /// Inserts a board, and returns its row. Returns `None` if another board has the slug.
+    /// Inserts a board, with the row of the audit log, and returns its row. Returns `None` if
+    /// another board has the slug.
     ///
     /// SQL that has gone back may give out a number again, and events of the board that had it
     /// would become this one's. So it makes no board while Redis knows of boards that it lost.
     ///
     /// # Errors
     /// `Unavailable` if SQL has gone back, or if a store fails.
-    pub async fn create_board(&self, row: board::Model) -> Result<Option<board::Model>> {
+    pub async fn create_board(&self, row: board::Model, act: Act) -> Result<Option<board::Model>> {
         self.check_changes().await?;
         let behind = self.behind().await?;
         let checks: Vec<_> =
             behind.into_iter().map(|partition| partition.check_boards().boxed()).collect();
         let checks = stream::iter(checks).buffer_unordered(PARTITIONS_AT_ONCE);
         checks.try_collect::<()>().await?;
-        Ok(board::insert(&self.db, row).await?)
+        Ok(insert_noted(&self.db, row, act).await?)
     }
 
     /// The partitions of which SQL may lack something that Redis has.
@@ -56,6 +60,22 @@ impl Deployment {
         let behind = self.partitions().zip(heads).filter(is_behind);
         Ok(behind.map(|(partition, _)| partition).collect())
     }
+}
+
+/// Inserts a board and the row of the audit log. Returns `None` if another board has the slug.
+pub async fn insert_noted(
+    db: &DatabaseConnection,
+    row: board::Model,
+    act: Act,
+) -> Result<Option<board::Model>, DbErr> {
+    let transaction = begin(db).await?;
+    let Some(row) = board::insert(&transaction, row).await? else {
+        transaction.rollback().await?;
+        return Ok(None);
+    };
+    act.on(&row).after(board_value(&row)).write(&transaction).await?;
+    transaction.commit().await?;
+    Ok(Some(row))
 }
 
 impl Partition<'_> {

@@ -17,6 +17,7 @@ use sea_orm::{
 use crate::deployment::Deployment;
 use crate::{reshard, seal};
 use entity::archive::{archive_file, archive_mark};
+use entity::audit::{Act, board_value};
 use entity::board;
 use entity::error::Result;
 use entity::history::{commit, dead_letter, score_event};
@@ -27,8 +28,9 @@ use entity::sql::{begin, by_member};
 /// The rows of one DELETE. Chunks let the persister write in between.
 const ROWS_MAX: u64 = 5000;
 
-/// Marks the board with a slug as deleted, which frees the slug. `None` if there is no such board.
-pub async fn mark(deployment: &Deployment, slug: &str) -> Result<Option<board::Model>> {
+/// Marks the board with a slug as deleted, which frees the slug, with the row of the audit log.
+/// `None` if there is no such board.
+pub async fn mark(deployment: &Deployment, slug: &str, act: Act) -> Result<Option<board::Model>> {
     let db = &deployment.db;
     let Some(row) = board::of_slug(db, slug).await? else { return Ok(None) };
     let deleted = board::ActiveModel {
@@ -40,8 +42,15 @@ pub async fn mark(deployment: &Deployment, slug: &str) -> Result<Option<board::M
     let still_there = Condition::all()
         .add(board::Column::No.eq(row.no))
         .add(board::Column::DeletedAtMs.is_null());
-    let marked = board::Entity::update_many().set(deleted).filter(still_there).exec(db).await?;
-    Ok((marked.rows_affected == 1).then_some(row))
+    let transaction = begin(db).await?;
+    let marking = board::Entity::update_many().set(deleted).filter(still_there);
+    if marking.exec(&transaction).await?.rows_affected != 1 {
+        transaction.rollback().await?;
+        return Ok(None);
+    }
+    act.on(&row).before(board_value(&row)).write(&transaction).await?;
+    transaction.commit().await?;
+    Ok(Some(row))
 }
 
 /// A board, by number, if it is marked as deleted and not yet purged.
@@ -115,6 +124,7 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
     const ENTRANT: (&str, &str) = ("entrant", r#""board_no", "member""#);
     const BAN: (&str, &str) = ("ban_removal", r#""board_no", "member""#);
     const QUARANTINE: (&str, &str) = ("quarantined_score", r#""no""#);
+    const REPORT: (&str, &str) = ("member_report", r#""no""#);
     let of_board = format!(r#""board_no" = {no}"#);
     by_member::delete(db, STANDING, &of_board, "TRUE").await?;
     by_member::delete_archived(db, Some(no.0), "TRUE").await?;
@@ -123,6 +133,7 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
     by_member::delete(db, ENTRANT, &of_board, "TRUE").await?;
     by_member::delete(db, BAN, &of_board, "TRUE").await?;
     by_member::delete(db, QUARANTINE, &of_board, "TRUE").await?;
+    by_member::delete(db, REPORT, &of_board, "TRUE").await?;
     archive_mark::Entity::delete_many()
         .filter(archive_mark::Column::BoardNo.eq(no.0))
         .exec(db)

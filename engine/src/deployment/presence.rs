@@ -14,6 +14,7 @@ use sea_orm::DatabaseConnection;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::audit::host;
 use crate::job::holder;
 
 /// The longest time to take the row away when the process ends; it is ignored later anyway.
@@ -75,12 +76,10 @@ impl Drop for Presence {
 /// or the address in the URL.
 pub(crate) fn own(database: Option<&Path>, redis: Option<String>, place: String) -> Model {
     let file = database.map(|file| file.canonicalize().unwrap_or_else(|_| file.to_owned()));
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = host.trim();
     Model {
         id: entity::random_id(),
         holder: holder::own().to_owned(),
-        host: if host.is_empty() { "an unknown host" } else { host }.to_owned(),
+        host: host(),
         pid: i32::try_from(std::process::id()).unwrap_or_default(),
         database: file.map(|file| file.display().to_string()).unwrap_or_default(),
         redis,

@@ -16,4 +16,7 @@ pub struct RetentionSettings {
     /// 36500; 0 for always.
     #[arg(long, env = "LAUREL_DEAD_LETTER_RETENTION_DAYS", default_value_t = 365, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(0..=36_500))]
     pub dead_letter_retention_days: u32,
+    /// The time that the acts of the audit log are kept, in days, 0 to 36500; 0 for always.
+    #[arg(long, env = "LAUREL_AUDIT_RETENTION_DAYS", default_value_t = 365, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(0..=36_500))]
+    pub audit_retention_days: u32,
 }

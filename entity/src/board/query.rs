@@ -15,8 +15,9 @@ use sea_orm::{
 use super::display::Filter;
 use super::seen::Seen;
 use super::{ActiveModel, Column, Entity, Model, Visibility};
+use crate::audit::{Act, board_value};
 use crate::error::Result;
-use crate::sql::first_rows;
+use crate::sql::{begin, first_rows};
 
 /// The rows of one page.
 const ROWS_MAX: u64 = 1000;
@@ -267,9 +268,14 @@ pub async fn insert(db: &impl ConnectionTrait, row: Model) -> Result<Option<Mode
     }
 }
 
-/// Changes a board by compare-and-set. Returns false if another writer has changed the board since
-/// `row` was read.
-pub async fn update(db: &impl ConnectionTrait, row: &Model, change: Change) -> Result<bool, DbErr> {
+/// Changes a board by compare-and-set, with the row of the audit log. Returns its new row, or
+/// `None` if another writer has changed the board since `row` was read.
+pub async fn update(
+    db: &DatabaseConnection,
+    row: &Model,
+    change: Change,
+    act: &Act,
+) -> Result<Option<Model>, DbErr> {
     let (windows, generation) = change.windows.unzip();
     let changed = ActiveModel {
         windows: or_keep(windows),
@@ -288,10 +294,19 @@ pub async fn update(db: &impl ConnectionTrait, row: &Model, change: Change) -> R
         excess_refused: Set(change.fair_play.excess == Excess::Refuse),
         ..Default::default()
     };
-    // Without a transaction: SQLite refuses one that reads first if another connection writes
+    // It writes first: SQLite refuses a transaction that reads first if another connection writes
     // before it does.
-    let updated = Entity::update_many().set(changed).filter(is_still(row)).exec(db).await?;
-    Ok(updated.rows_affected == 1)
+    let transaction = begin(db).await?;
+    let updated = Entity::update_many().set(changed).filter(is_still(row));
+    if updated.exec(&transaction).await?.rows_affected != 1 {
+        transaction.rollback().await?;
+        return Ok(None);
+    }
+    let Some(next) = find(&transaction, row.no).await? else { return Ok(None) };
+    let act = act.clone().on(row).changed(board_value(row), board_value(&next));
+    act.write(&transaction).await?;
+    transaction.commit().await?;
+    Ok(Some(next))
 }
 
 fn or_keep<V: Into<Value>>(value: Option<V>) -> ActiveValue<V> {

@@ -21,6 +21,8 @@ pub enum Records {
     DeadLetter,
     /// Processes that ended without a word.
     Process,
+    /// The acts of the audit log.
+    Audit,
 }
 
 /// The runs that go.
@@ -33,8 +35,8 @@ const RUNS: &str = r#"SELECT "id" FROM "integrity_run" WHERE "started_at_ms" < $
 
 impl Records {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Job, Self::Finding, Self::Run, Self::DeadLetter, Self::Process];
+    pub const ALL: [Self; 6] =
+        [Self::Job, Self::Finding, Self::Run, Self::DeadLetter, Self::Process, Self::Audit];
 
     /// Their table.
     pub fn table(self) -> &'static str {
@@ -44,6 +46,7 @@ impl Records {
             Self::Run => "integrity_run",
             Self::DeadLetter => "dead_letter",
             Self::Process => "process",
+            Self::Audit => "audit_log",
         }
     }
 
@@ -78,6 +81,9 @@ impl Records {
             ),
             Self::Process => {
                 (r#""id""#, r#"SELECT "id" FROM "process" WHERE "heartbeat_at_ms" < $1"#.to_owned())
+            }
+            Self::Audit => {
+                (r#""no""#, r#"SELECT "no" FROM "audit_log" WHERE "at_ms" < $1"#.to_owned())
             }
         }
     }

@@ -26,14 +26,17 @@ const MEMBER: &str = "ann";
 const BOARDS: [&str; 3] = ["open", "shut", "none"];
 
 /// Fields that make or unmake the board that they name, so that it must not exist.
-const OF_NEW_BOARDS: [&str; 2] = ["Mutation.createBoard", "Mutation.deleteBoard"];
+pub(super) const OF_NEW_BOARDS: [&str; 2] = ["Mutation.createBoard", "Mutation.deleteBoard"];
 
 /// Fields of objects that are not for everyone, each with a query of it about a public board.
-const OF_OBJECTS: [(&str, &str); 7] = [
+const OF_OBJECTS: [(&str, &str); 10] = [
     ("Board.quarantine", "{ board(slug: \"open\") { quarantine { edges { cursor } } } }"),
+    ("Board.reports", "{ board(slug: \"open\") { reports { edges { cursor } } } }"),
     ("Member.bans", "{ member(key: \"ann\") { bans { since } } }"),
     ("Member.events", "{ member(key: \"ann\") { events(board: \"open\") { totalCount } } }"),
     ("Member.friends", "{ member(key: \"ann\") { friends { totalCount } } }"),
+    ("Node.AuditEntry", "{ node(id: \"auditEntry:1\") { id } }"),
+    ("Node.MemberReport", "{ node(id: \"memberReport:1\") { id } }"),
     ("Node.QuarantinedScore", "{ node(id: \"quarantined:1\") { id } }"),
     ("Node.FriendEntry", "{ node(id: \"friendEntry:open.1:all:all::ann:ann\") { id } }"),
     (
@@ -166,7 +169,7 @@ fn values(schema: &Schema, field: &str, inputs: &[Input], board: &str) -> Vec<(S
 }
 
 /// An operation that asks for a field of a root, about a board.
-fn document(schema: &Schema, root: &str, field: &Field, board: &str) -> String {
+pub(super) fn document(schema: &Schema, root: &str, field: &Field, board: &str) -> String {
     let values = values(schema, &format!("{root}.{}", field.name), &field.arguments, board);
     let arguments: Vec<String> =
         values.into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
@@ -200,12 +203,12 @@ fn refusal(answer: &Value) -> Option<&str> {
 }
 
 /// The table: each field with who may.
-fn table() -> BTreeMap<&'static str, &'static str> {
+pub(super) fn table() -> BTreeMap<&'static str, &'static str> {
     let lines = WHO_MAY.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| line.split_once(": ").unwrap()).collect()
 }
 
-async fn start() -> Api {
+pub(super) async fn start() -> Api {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let settings = [
         ("LAUREL_JWT_SECRET", SECRET),

@@ -103,11 +103,22 @@ async fn each_program_needs_no_more_rights_than_the_examples_give() {
     assert!(denied.is_empty(), "{denied:?}");
 
     let loader = connect(&database_url, "laurel_loader").await;
-    loader.execute_unprepared("SELECT hash FROM access_token").await.unwrap_err();
+    for refused in [
+        "SELECT hash FROM access_token",
+        "DELETE FROM audit_log",
+        "SELECT reporter FROM member_report",
+    ] {
+        loader.execute_unprepared(refused).await.unwrap_err();
+    }
+    let acts =
+        "SELECT act FROM audit_log WHERE outcome = 'DONE' AND act LIKE 'laurel re%' ORDER BY no";
+    let acts: Vec<String> = deployment.column(acts).await;
+    assert_eq!(acts, ["laurel rebuild", "laurel rebuild", "laurel restore"]);
     let reader = connect(&database_url, "laurel_reader").await;
     reader.execute_unprepared("SELECT count(*) FROM score_event").await.unwrap();
     for refused in [
         "SELECT hash FROM access_token",
+        "SELECT act FROM audit_log",
         "UPDATE standing SET score = 1",
         "CREATE TABLE mine (a INT)",
     ] {

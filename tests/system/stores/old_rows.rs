@@ -54,6 +54,10 @@ async fn write_rows(deployment: &Deployment, sql: Sql, young: i64) {
         .await;
     }
     execute(format!(
+        "INSERT INTO audit_log (at_ms, act, actor, outcome) SELECT {older}, 'x', 'y', 'DONE' FROM {numbers}"
+    ))
+    .await;
+    execute(format!(
         "INSERT INTO process (id, holder, host, pid, \"database\", place, started_at_ms, heartbeat_at_ms) VALUES ('x', '', '', 1, '', '', {old}, {old})"
     ))
     .await;
@@ -73,6 +77,8 @@ async fn old_rows_go_in_small_statements_and_the_last_ones_stay() {
             ("integrity_finding", 0, ROWS),
             ("dead_letter", 1, 1),
             ("process", 1, 1),
+            // The token of this test is of today.
+            ("audit_log", 1, ROWS),
         ];
         for (table, left, deleted) in counts {
             let select = format!("SELECT count(*) FROM {table}");

@@ -44,6 +44,7 @@ const RULES = {
 /** Lists that go forward only, as docs/reference/graphql.md says: the rule wants `last` and `before`, too. */
 const FORWARD_ONLY = [
   'Board.quarantine',
+  'Board.reports',
   'Board.segments',
   'Member.boards',
   'IntegrityRun.findings',

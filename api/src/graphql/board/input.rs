@@ -1,9 +1,8 @@
 //! Mutations of boards: create, update, delete.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use async_graphql::{InputObject, MaybeUndefined, SimpleObject};
+use async_graphql::{Context, InputObject, MaybeUndefined, SimpleObject};
 use engine::board::windows;
 use engine::merge::check_none_under_way;
 use entity::board;
@@ -26,6 +25,8 @@ use super::{Board, ScoreOrder, ScorePolicy, TieBreak, Visibility, Weekday};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
+use crate::graphql::audit::writer::Audit;
+use crate::graphql::request::app;
 use crate::graphql::types::scalar::{DateTime, Decimal, text};
 
 /// The lateness of scores, in seconds, that a new board accepts where members submit their own, if
@@ -167,24 +168,31 @@ pub struct UpdateBoardPayload {
 
 /// Creates a board.
 pub(crate) async fn create(
-    app: &App,
+    ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: CreateBoardInput,
-) -> crate::error::Result<Arc<CachedBoard>> {
+) -> crate::error::Result<CreateBoardPayload> {
+    let app = app(ctx);
+    audit.note(|act| act.on_slug(&input.slug));
     let row = board_row(app, input).map_err(|error| error.within("input"))?;
     let slug = row.slug.clone();
-    let row = app.deployment.create_board(row).await?.ok_or_else(|| {
+    let row = app.deployment.create_board(row, audit.act()).await?.ok_or_else(|| {
         let message = format!("board {} already exists", shown(&slug));
         Error::new(ErrorCode::AlreadyExists, message).at("input.slug")
     })?;
+    audit.written();
     app.boards.changed(&slug);
-    CachedBoard::new(row)
+    Ok(CreateBoardPayload { board: Board(CachedBoard::new(row)?) })
 }
 
 /// Changes a board.
 pub(crate) async fn update(
-    app: &App,
+    ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: UpdateBoardInput,
-) -> crate::error::Result<Arc<CachedBoard>> {
+) -> crate::error::Result<UpdateBoardPayload> {
+    let app = app(ctx);
+    audit.note(|act| act.on_slug(&input.slug));
     let no_board = || no_board(&input.slug).at("input.slug");
     check_slug(&input.slug).map_err(|_| no_board())?;
     let db = &app.deployment.db;
@@ -199,11 +207,11 @@ pub(crate) async fn update(
         if change.windows.is_some() {
             check_none_under_way(&app.deployment).await?;
         }
-        let is_updated = board::update(db, &row, change).await?;
+        let updated = board::update(db, &row, change, &audit.act()).await?;
         app.boards.changed(&input.slug);
-        if is_updated {
-            let row = board::find(db, row.no).await?;
-            return CachedBoard::new(row.ok_or_else(no_board)?);
+        if let Some(row) = updated {
+            audit.written();
+            return Ok(UpdateBoardPayload { board: Board(CachedBoard::new(row)?) });
         }
     }
     Err(Error::new(ErrorCode::Unavailable, "other requests keep changing this board; try again"))

@@ -11,6 +11,7 @@ use entity::member;
 use futures::FutureExt;
 use ranking::id::MemberId;
 use ranking::shown;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::input::no_board;
@@ -18,6 +19,7 @@ use super::{Board, find};
 use crate::access::scope::Scope;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
+use crate::graphql::audit::writer::Audit;
 use crate::graphql::event::amendment::on_present_board;
 use crate::graphql::price;
 use crate::graphql::request::{app, state};
@@ -129,11 +131,15 @@ pub(super) fn check_entrants_max(max: i32, joining: bool) -> crate::error::Resul
 /// Lets a member join a board.
 pub(crate) async fn join_board(
     ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: &JoinBoardInput,
 ) -> crate::error::Result<JoinBoardPayload> {
+    audit.note(|act| act.on_slug(&input.board).on_member(&input.member));
     let (board, member) = both(ctx, &input.board, &input.member).await?;
     let app = app(ctx);
     check_unmerged(&app.deployment, &[member.as_str()]).await?;
+    audit.note(|act| act.on(&board.row));
+    audit.announce().await?;
     // A new member is of use to friends and searches before its first score.
     member::insert_missing(&app.deployment.db, member.as_str(), app.deployment.clock.now_ms())
         .await?;
@@ -151,15 +157,20 @@ pub(crate) async fn join_board(
         }
         Joined::NoBoard => return Err(no_board(&input.board).at("input.board")),
     };
+    audit.note(|act| act.after(json!({ "joined": joined })));
     Ok(JoinBoardPayload { joined, board: Board(board) })
 }
 
 /// Lets a member leave a board.
 pub(crate) async fn leave_board(
     ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: &LeaveBoardInput,
 ) -> crate::error::Result<LeaveBoardPayload> {
+    audit.note(|act| act.on_slug(&input.board).on_member(&input.member));
     let (board, member) = both(ctx, &input.board, &input.member).await?;
+    audit.note(|act| act.on(&board.row));
+    audit.announce().await?;
     let deadline = Instant::now() + LEAVE_TIMEOUT;
     let (deployment, member) = (&app(ctx).deployment, &member);
     let leave = |board: ranking::board::Board| {
@@ -171,7 +182,11 @@ pub(crate) async fn leave_board(
             shown(member.as_str())
         ))
         .at("input.member")),
-        left => Ok(LeaveBoardPayload { left: left == Leaving::Done, board: Board(board) }),
+        left => {
+            let left = left == Leaving::Done;
+            audit.note(|act| act.after(json!({ "left": left })));
+            Ok(LeaveBoardPayload { left, board: Board(board) })
+        }
     }
 }
 

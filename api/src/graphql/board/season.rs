@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use async_graphql::{InputObject, Object, SimpleObject};
+use async_graphql::{Context, InputObject, Object, SimpleObject};
 use engine::board::season;
 use engine::board::windows::{self, Changed};
 use engine::merge::check_none_under_way;
@@ -18,6 +18,8 @@ use super::input::{UPDATES_MAX, no_board};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
+use crate::graphql::audit::writer::Audit;
+use crate::graphql::request::app;
 use crate::graphql::types::scalar::DateTime;
 
 /// How long a request waits until every partition knows its season; the background work finishes
@@ -100,9 +102,12 @@ impl Season {
 
 /// Lists a season.
 pub(crate) async fn add_season(
-    app: &App,
+    ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: &AddSeasonInput,
 ) -> crate::error::Result<AddSeasonPayload> {
+    let app = app(ctx);
+    audit.note(|act| act.on_slug(&input.board));
     check_none_under_way(&app.deployment).await?;
     let (starts_ms, ends_ms) = (input.starts_at.0, input.ends_at.0);
     check_name(&input.name).map_err(|error| Error::from(error).at("input.name"))?;
@@ -120,7 +125,7 @@ pub(crate) async fn add_season(
             error => error,
         })
     };
-    let (board, _) = change(app, &input.board, planned).await?;
+    let (board, _) = change((app, audit), &input.board, planned).await?;
     let season = board.board.rules.calendar.season_named(&input.name).cloned();
     let season = season.ok_or_else(|| {
         // The history did not fit into its range, or another request was faster.
@@ -132,23 +137,26 @@ pub(crate) async fn add_season(
 
 /// Takes a season back.
 pub(crate) async fn remove_season(
-    app: &App,
+    ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: &RemoveSeasonInput,
 ) -> crate::error::Result<RemoveSeasonPayload> {
+    let app = app(ctx);
+    audit.note(|act| act.on_slug(&input.board));
     let now_ms = app.deployment.clock.now_ms();
     let planned = |row: &board::Model| {
         season::check_window(row).map_err(|error| Error::from(error).at("input.board"))?;
         let removed = season::removed(row, &input.name, now_ms);
         removed.map_err(|error| Error::from(error).at("input.name"))
     };
-    let (board, removed) = change(app, &input.board, planned).await?;
+    let (board, removed) = change((app, audit), &input.board, planned).await?;
     Ok(RemoveSeasonPayload { board: Board(board), removed })
 }
 
 /// Changes the seasons of a board as planned, and tells every partition. Returns the board, and
 /// true if it changed.
 async fn change(
-    app: &App,
+    (app, audit): (&App, &Audit<'_>),
     slug: &str,
     plan: impl Fn(&board::Model) -> crate::error::Result<Option<Changed>>,
 ) -> crate::error::Result<(Arc<CachedBoard>, bool)> {
@@ -170,10 +178,10 @@ async fn change(
             fair_play: row.fair_play(),
             ..board::Change::default()
         };
-        let is_updated = board::update(db, &row, change).await?;
+        let updated = board::update(db, &row, change, &audit.act()).await?;
         app.boards.changed(slug);
-        if is_updated {
-            let row = board::find(db, row.no).await?.ok_or_else(no_board)?;
+        if let Some(row) = updated {
+            audit.written();
             finish(app, &row).await;
             let row = board::find(db, row.no).await?.ok_or_else(no_board)?;
             app.boards.changed(slug);

@@ -9,11 +9,13 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use ranking::commit::{EventKind as Kind, EventPlace};
 use ranking::id::MemberId;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::{ScoreEvent, find};
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
+use crate::graphql::audit::writer::Audit;
 use crate::graphql::board::{self, Board};
 use crate::graphql::member::Member;
 use crate::graphql::price;
@@ -21,6 +23,7 @@ use crate::graphql::request::{app, state};
 use crate::graphql::standings::entry::Entry;
 use crate::graphql::standings::{Standings, member_id};
 use crate::graphql::types::global_id::GlobalId;
+use crate::graphql::types::scalar::Decimal;
 
 /// How long an amendment is tried.
 pub(crate) const AMEND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -70,18 +73,24 @@ pub struct VoidEventPayload {
 /// Removes a member from a board.
 pub(crate) async fn remove_entry(
     ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: &RemoveEntryInput,
 ) -> crate::error::Result<RemoveEntryPayload> {
+    audit.note(|act| act.on_slug(&input.board).on_member(&input.member));
     state(ctx).spend(price::AMENDMENT)?;
     let board = board::named(ctx, &input.board).await.map_err(|error| error.within("input"))?;
     let member = member_id("input.member", &input.member)?;
+    audit.note(|act| act.on(&board.row));
+    audit.announce().await?;
     let amended = amend_now(ctx, &board, &member, Amendment::Removal).await?;
+    let removed = amended == Amended::Done;
+    audit.note(|act| act.after(json!({ "removed": removed })));
     let mut found = Member::find(ctx, std::slice::from_ref(&input.member)).await?;
     let standings = Standings::of_all_time(ctx, &board)?;
     let entry = GlobalId::Entry(standings.name(), member.to_string());
     Ok(RemoveEntryPayload {
         deleted_entry_id: entry.to_text().into(),
-        removed: amended == Amended::Done,
+        removed,
         board: Board(board),
         member: found.pop().flatten(),
     })
@@ -90,6 +99,7 @@ pub(crate) async fn remove_entry(
 /// Voids an event.
 pub(crate) async fn void_event(
     ctx: &Context<'_>,
+    audit: &Audit<'_>,
     id: &str,
 ) -> crate::error::Result<VoidEventPayload> {
     state(ctx).spend(price::AMENDMENT)?;
@@ -105,13 +115,20 @@ pub(crate) async fn void_event(
     }
     let board = event.board.clone();
     let member = MemberId::new(&event.row.member)?;
+    let decimals = board.board.rules.decimals;
+    let score = event.row.score.map(|score| Decimal::of(score, decimals).0);
+    let value = json!({ "event": id, "score": score, "at": event.row.at_ms });
+    audit.note(|act| act.on(&board.row).on_member(member.as_str()).before(value));
+    audit.announce().await?;
     let amended = amend_now(ctx, &board, &member, Amendment::Void(place)).await?;
     if amended == Amended::NoSuchEvent {
         return Err(not_there(ctx, place).await?);
     }
+    let voided = amended == Amended::Done;
+    audit.note(|act| act.after(json!({ "voided": voided })));
     let standings = Standings::of_all_time(ctx, &board)?;
     Ok(VoidEventPayload {
-        voided: amended == Amended::Done,
+        voided,
         event: event.voided_now(),
         board: Board(board),
         entry: standings.entry_of(ctx, member).await?,

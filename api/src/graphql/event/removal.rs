@@ -3,16 +3,19 @@
 use async_graphql::{Context, ID, InputObject, SimpleObject};
 use engine::history::period_reset::void_step;
 use engine::history::remove::{self, Step};
+use entity::audit::AUDIT_KEYS_MAX;
 use entity::board::check_segment;
 use entity::standings::filter::Filter;
 use futures::FutureExt;
 use ranking::id::MemberId;
 use ranking::score;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::amendment::{AMEND_TIMEOUT, on_present_board};
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, Result};
+use crate::graphql::audit::writer::Audit;
 use crate::graphql::board::{self, Board};
 use crate::graphql::member::Member;
 use crate::graphql::price;
@@ -123,8 +126,10 @@ pub struct ResetPeriodPayload {
 /// Removes the next members that a filter selects.
 pub(crate) async fn remove_entries(
     ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: RemoveEntriesInput,
 ) -> Result<RemoveEntriesPayload> {
+    audit.note(|act| act.on_slug(&input.board));
     state(ctx).spend(price::AMENDMENT_OF_MANY)?;
     let board = board::named(ctx, &input.board).await.map_err(|error| error.within("input"))?;
     if input.filter.is_empty() {
@@ -133,6 +138,10 @@ pub(crate) async fn remove_entries(
         return Err(Error::bad_input(message).at("input.filter"));
     }
     let filter = input.filter.read(&board).map_err(|error| error.within("input.filter"))?;
+    match input.dry_run {
+        true => audit.changes_nothing(),
+        false => begin_step(audit, &board, input.after.as_deref()).await?,
+    }
     let after = check_cursor(input.after.as_deref())?;
     let deadline = Instant::now() + AMEND_TIMEOUT;
     let deployment = &app(ctx).deployment;
@@ -150,6 +159,9 @@ pub(crate) async fn remove_entries(
     };
     let (step, matched) = on_present_board(ctx, &board, remove).await?;
     let Step { members, end, has_more } = step;
+    let first: Vec<&str> = members.iter().take(AUDIT_KEYS_MAX).map(MemberId::as_str).collect();
+    let value = json!({ "removed": members.len(), "members": first, "hasMore": has_more });
+    audit.note(|act| act.after(value));
     let standings = Standings::of_all_time(ctx, &board)?;
     let id = |member: &MemberId| {
         let entry = GlobalId::Entry(standings.name(), member.to_string());
@@ -169,19 +181,24 @@ pub(crate) async fn remove_entries(
 /// Removes the next members of a board.
 pub(crate) async fn reset_board(
     ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: ResetBoardInput,
 ) -> Result<ResetBoardPayload> {
+    audit.note(|act| act.on_slug(&input.board));
     state(ctx).spend(price::AMENDMENT_OF_MANY)?;
     let board = board::named(ctx, &input.board).await.map_err(|error| error.within("input"))?;
     let after = check_cursor(input.after.as_deref())?;
     let deadline = Instant::now() + AMEND_TIMEOUT;
     let deployment = &app(ctx).deployment;
     let everyone = &Filter::default();
+    begin_step(audit, &board, after).await?;
     let remove = |board: ranking::board::Board| {
         async move { remove::remove_step(deployment, &board, everyone, after, deadline).await }
             .boxed()
     };
     let step = on_present_board(ctx, &board, remove).await?;
+    let value = json!({ "removed": step.members.len(), "hasMore": step.has_more });
+    audit.note(|act| act.after(value));
     Ok(ResetBoardPayload {
         board: Board(board),
         removed: int(step.members.len() as u64)?,
@@ -193,8 +210,10 @@ pub(crate) async fn reset_board(
 /// Voids the next scores of a period.
 pub(crate) async fn reset_period(
     ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: ResetPeriodInput,
 ) -> Result<ResetPeriodPayload> {
+    audit.note(|act| act.on_slug(&input.board));
     state(ctx).spend(price::AMENDMENT_OF_MANY)?;
     let board = board::named(ctx, &input.board).await.map_err(|error| error.within("input"))?;
     let choice = Choice::from(Some(input.of));
@@ -218,16 +237,28 @@ pub(crate) async fn reset_period(
     let after = after.transpose()?;
     let deadline = Instant::now() + AMEND_TIMEOUT;
     let (deployment, period) = (&app(ctx).deployment, &standings.read.period);
+    begin_step(audit, &board, input.after.as_deref()).await?;
     let void = |board: ranking::board::Board| {
         async move { void_step(deployment, &board, period, after, deadline).await }.boxed()
     };
     let step = on_present_board(ctx, &board, void).await?;
+    let value = json!({
+        "window": window.to_string(), "period": period.label, "voided": step.voided,
+        "hasMore": step.has_more,
+    });
+    audit.note(|act| act.after(value));
     Ok(ResetPeriodPayload {
         voided: int(step.voided as u64)?,
         end_cursor: step.end.map(|end| end.to_string()),
         has_more: step.has_more,
         standings,
     })
+}
+
+/// Notes that a step is about to begin.
+async fn begin_step(audit: &Audit<'_>, board: &CachedBoard, after: Option<&str>) -> Result<()> {
+    audit.note(|act| act.on(&board.row).before(json!({ "after": after })));
+    audit.announce().await
 }
 
 /// A cursor is the key of the last member that the step before looked at.

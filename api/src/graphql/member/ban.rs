@@ -8,11 +8,13 @@ use entity::board as board_row;
 use entity::board::seen::Seen;
 use entity::member::ban::{self as row, EVERYWHERE, Terms};
 use ranking::id::MemberId;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Member;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
+use crate::graphql::audit::writer::Audit;
 use crate::graphql::board::{self, Board};
 use crate::graphql::event::amendment::AMEND_TIMEOUT;
 use crate::graphql::price;
@@ -98,10 +100,11 @@ impl MemberBan {
 /// Bans a member.
 pub(crate) async fn ban_member(
     ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: &BanMemberInput,
 ) -> crate::error::Result<BanMemberPayload> {
     state(ctx).spend(price::AMENDMENT_OF_MANY)?;
-    let (member, board) = both(ctx, &input.member, input.board.as_deref()).await?;
+    let (member, board) = both(ctx, audit, &input.member, input.board.as_deref()).await?;
     let reason = input.reason.clone().map(|reason| text("reason", reason)).transpose();
     let app = app(ctx);
     let terms = Terms {
@@ -110,6 +113,9 @@ pub(crate) async fn ban_member(
         reason: reason.map_err(|error| error.within("input"))?,
         since_ms: app.deployment.clock.now_ms(),
     };
+    let before = terms_before(ctx, &member, board).await?;
+    audit.note(|act| act.before(before).after(terms_value(&terms)));
+    audit.announce().await?;
     let deadline = Instant::now() + AMEND_TIMEOUT;
     let changed = Box::pin(ban::ban(&app.deployment, &member, terms, deadline)).await;
     state(ctx).loaders.clear().await;
@@ -120,27 +126,52 @@ pub(crate) async fn ban_member(
 /// Lifts a ban.
 pub(crate) async fn lift_ban(
     ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: &LiftBanInput,
 ) -> crate::error::Result<LiftBanPayload> {
     state(ctx).spend(price::AMENDMENT_OF_MANY)?;
-    let (member, board) = both(ctx, &input.member, input.board.as_deref()).await?;
+    let (member, board) = both(ctx, audit, &input.member, input.board.as_deref()).await?;
+    let before = terms_before(ctx, &member, board).await?;
+    audit.note(|act| act.before(before));
+    audit.announce().await?;
     let deadline = Instant::now() + AMEND_TIMEOUT;
     let changed = Box::pin(ban::lift(&app(ctx).deployment, &member, board, deadline)).await;
     state(ctx).loaders.clear().await;
     let changed = changed?;
-    Ok(LiftBanPayload {
-        lifted: changed != Changed::Nothing,
-        done: changed == Changed::Done,
-        member: Member::named(member.as_str()),
+    let (lifted, done) = (changed != Changed::Nothing, changed == Changed::Done);
+    audit.note(|act| act.after(json!({ "lifted": lifted, "done": done })));
+    Ok(LiftBanPayload { lifted, done, member: Member::named(member.as_str()) })
+}
+
+/// The terms of a ban as the audit log has them.
+fn terms_value(terms: &Terms) -> Value {
+    json!({
+        "everywhere": terms.board == EVERYWHERE, "shadow": terms.shadow, "reason": terms.reason,
+        "since": terms.since_ms,
     })
+}
+
+/// The terms of a member's ban before it is changed; null without one.
+async fn terms_before(
+    ctx: &Context<'_>,
+    member: &MemberId,
+    board: i64,
+) -> crate::error::Result<Value> {
+    let Some(row) = row::of(&app(ctx).deployment.db, member.as_str()).await? else {
+        return Ok(Value::Null);
+    };
+    let terms = row.terms()?;
+    Ok(terms.iter().find(|terms| terms.board == board).map_or(Value::Null, terms_value))
 }
 
 /// The member and the number of the board of an input.
 async fn both(
     ctx: &Context<'_>,
+    audit: &Audit<'_>,
     member: &str,
     slug: Option<&str>,
 ) -> crate::error::Result<(MemberId, i64)> {
+    audit.note(|act| slug.into_iter().fold(act.on_member(member), |act, slug| act.on_slug(slug)));
     let member =
         MemberId::for_new(member).map_err(|error| Error::from(error).at("input.member"))?;
     let Some(slug) = slug else {
@@ -151,6 +182,7 @@ async fn both(
         return Ok((member, EVERYWHERE));
     };
     let board = board::named(ctx, slug).await.map_err(|error| error.within("input"))?;
+    audit.note(|act| act.on(&board.row));
     Ok((member, board.row.no))
 }
 

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use async_graphql::{InputObject, MaybeUndefined, SimpleObject};
+use async_graphql::{Context, InputObject, MaybeUndefined, SimpleObject};
 use engine::merge::check_unmerged;
+use entity::audit::AUDIT_KEYS_MAX;
 use entity::member;
 use ranking::attribute::{self, Attributes, REGION};
 use ranking::id::MemberId;
+use serde_json::json;
 
 use super::Member;
-use crate::app::App;
 use crate::error::Error;
+use crate::graphql::audit::writer::Audit;
 use crate::graphql::board::display::picture_url;
+use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::PAGE_MAX;
 use crate::graphql::types::scalar::text;
 
@@ -65,9 +68,11 @@ pub struct UpsertMembersPayload {
 
 /// Creates members, or changes what is known of them.
 pub(crate) async fn upsert(
-    app: &App,
+    ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: Vec<MemberInput>,
-) -> crate::error::Result<Vec<Member>> {
+) -> crate::error::Result<UpsertMembersPayload> {
+    let app = app(ctx);
     if input.is_empty() {
         return Err(Error::bad_input(format!(
             "members is empty: expected 1 to {PAGE_MAX} members"
@@ -87,11 +92,18 @@ pub(crate) async fn upsert(
     let changes = numbered.collect::<crate::error::Result<Vec<_>>>()?;
     let keys: Vec<&str> = changes.iter().map(|change| change.key.as_str()).collect();
     check_unmerged(&app.deployment, &keys).await?;
-    let rows = member::upsert(&app.deployment.db, changes, app.deployment.clock.now_ms()).await?;
+    let first: Vec<&&str> = keys.iter().take(AUDIT_KEYS_MAX).collect();
+    let value = json!({ "count": keys.len(), "members": first });
+    let one = keys.iter().filter(|_| keys.len() == 1);
+    audit.note(|act| one.fold(act.after(value), |act, key| act.on_member(key)));
+    let now_ms = app.deployment.clock.now_ms();
+    let rows = member::upsert(&app.deployment.db, changes, now_ms, &audit.act()).await?;
+    audit.written();
     for row in &rows {
         app.last_attributes.insert(row.key.clone(), Arc::new(row.attributes()));
     }
-    Ok(rows.into_iter().map(Member::of_row).collect())
+    state(ctx).loaders.clear().await;
+    Ok(UpsertMembersPayload { members: rows.into_iter().map(Member::of_row).collect() })
 }
 
 fn change(input: MemberInput) -> crate::error::Result<member::Change> {

@@ -3,10 +3,12 @@
 use async_graphql::{Context, InputObject, SimpleObject};
 use engine::merge::{self, Merged};
 use ranking::shown;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::Member;
 use crate::error::{Error, ErrorCode, Result};
+use crate::graphql::audit::writer::Audit;
 use crate::graphql::event::amendment::AMEND_TIMEOUT;
 use crate::graphql::price;
 use crate::graphql::request::{app, state};
@@ -36,11 +38,15 @@ pub struct MergeMembersPayload {
 /// Merges a member into another one.
 pub(crate) async fn merge(
     ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: &MergeMembersInput,
 ) -> Result<MergeMembersPayload> {
     state(ctx).spend(price::AMENDMENT_OF_MANY)?;
     let source = member_id("input.source", &input.source)?;
     let target = member_id("input.target", &input.target)?;
+    let value = json!({ "source": source.as_str(), "target": target.as_str() });
+    audit.note(|act| act.on_member(source.as_str()).before(value));
+    audit.announce().await?;
     let (app, deadline) = (app(ctx), Instant::now() + AMEND_TIMEOUT);
     let merged = Box::pin(merge::merge(&app.deployment, &source, &target, deadline)).await;
     app.friends.changed(&source, &target);
@@ -50,8 +56,10 @@ pub(crate) async fn merge(
         let message = format!("there is no member {}", shown(&input.source));
         return Err(Error::new(ErrorCode::NotFound, message).at("input.source"));
     }
+    let merged = merged == Merged::Done;
+    audit.note(|act| act.after(json!({ "merged": merged })));
     Ok(MergeMembersPayload {
-        merged: merged == Merged::Done,
+        merged,
         source: Member::named(source.as_str()),
         target: Member::named(target.as_str()),
     })

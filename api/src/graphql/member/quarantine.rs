@@ -6,15 +6,19 @@ use std::sync::Arc;
 use async_graphql::connection::{Edge, EmptyFields};
 use async_graphql::{Context, Enum, ID, InputObject, Object, Result, SimpleObject};
 use engine::quarantine::{RELEASED_MAX, Released, release};
+use entity::audit::AUDIT_KEYS_MAX;
 use entity::board;
 use entity::board::seen::Seen;
 use entity::member::quarantine::{self as row, OPEN, State};
+use entity::sql::begin;
 use ranking::metadata::Metadata;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::access::scope::Scope;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
+use crate::graphql::audit::writer::Audit;
 use crate::graphql::event::amendment::AMEND_TIMEOUT;
 use crate::graphql::guard::Needs;
 use crate::graphql::price;
@@ -257,12 +261,15 @@ pub(crate) async fn page(
 /// Releases scores.
 pub(crate) async fn release_quarantined(
     ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: &ReleaseQuarantinedInput,
 ) -> crate::error::Result<ReleaseQuarantinedPayload> {
     state(ctx).spend(price::AMENDMENT)?;
     let numbers = numbers(&input.numbers)?;
     let deployment = &app(ctx).deployment;
     let rows = seen(ctx, numbers.iter().flatten().copied().collect()).await?;
+    note_scores(ctx, audit, &rows).await?;
+    audit.announce().await?;
     let deadline = Instant::now() + AMEND_TIMEOUT;
     let told = Box::pin(release(deployment, rows, deadline)).await;
     state(ctx).loaders.clear().await;
@@ -282,22 +289,30 @@ pub(crate) async fn release_quarantined(
     };
     let results = input.numbers.iter().zip(&numbers).map(|(number, no)| result(number, no));
     let released = told.values().filter(|outcome| **outcome == Released::Done).count();
+    audit.note(|act| act.after(json!({ "released": released })));
     Ok(ReleaseQuarantinedPayload { results: results.collect(), released: int(released as u64)? })
 }
 
 /// Voids scores.
 pub(crate) async fn void_quarantined(
     ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: &VoidQuarantinedInput,
 ) -> crate::error::Result<VoidQuarantinedPayload> {
     state(ctx).spend(price::AMENDMENT)?;
     let numbers = numbers(&input.numbers)?;
     let rows = seen(ctx, numbers.iter().flatten().copied().collect()).await?;
+    note_scores(ctx, audit, &rows).await?;
     let all: Vec<i64> = rows.iter().map(|row| row.no).collect();
     let deployment = &app(ctx).deployment;
     let now_ms = deployment.clock.now_ms();
     let held = (&[State::Held][..], State::Voided);
-    let voided = row::advance(&deployment.db, &all, held, Some(now_ms)).await?;
+    let transaction = begin(&deployment.db).await?;
+    let voided = row::advance(&transaction, &all, held, Some(now_ms)).await?;
+    audit.note(|act| act.after(json!({ "voided": voided })));
+    audit.act().write(&transaction).await?;
+    transaction.commit().await?;
+    audit.written();
     let rows = row::of_numbers(&deployment.db, all).await?;
     let result = |number: &ID, no: &Option<i64>| {
         let row = rows.iter().find(|row| Some(row.no) == *no);
@@ -316,6 +331,28 @@ pub(crate) async fn void_quarantined(
     };
     let results = input.numbers.iter().zip(&numbers).map(|(number, no)| result(number, no));
     Ok(VoidQuarantinedPayload { results: results.collect(), voided: int(voided)? })
+}
+
+/// Notes which scores an act is about.
+async fn note_scores(
+    ctx: &Context<'_>,
+    audit: &Audit<'_>,
+    rows: &[row::Model],
+) -> crate::error::Result<()> {
+    let first: Vec<i64> = rows.iter().take(AUDIT_KEYS_MAX).map(|row| row.no).collect();
+    let value = json!({ "count": rows.len(), "numbers": first });
+    audit.note(|act| act.before(value));
+    let members: BTreeSet<&str> = rows.iter().map(|row| row.member.as_str()).collect();
+    if let [member] = members.into_iter().collect::<Vec<_>>()[..] {
+        audit.note(|act| act.on_member(member));
+    }
+    let boards: BTreeSet<i64> = rows.iter().map(|row| row.board_no).collect();
+    if let [no] = boards.into_iter().collect::<Vec<_>>()[..]
+        && let Some(found) = board::find(&app(ctx).deployment.db, no).await?
+    {
+        audit.note(|act| act.on(&found));
+    }
+    Ok(())
 }
 
 /// The numbers, each of which may be none of a score.

@@ -2,7 +2,7 @@
 //! `period:redis.7:daily:2025-09-03`, `standings:redis.7:daily:2025-09-03:`,
 //! `entry:redis.7:all:all::u42`, `friendEntry:redis.7:all:all::u42:u43`, `event:3:120:0`, `job:17`,
 //! `integrityRun:5`, `finding:5:0`, `accessToken:57c22c6e00b5`,
-//! `quarantined:9`.
+//! `quarantined:9`, `auditEntry:4`, `memberReport:2`.
 //!
 //! A board has its slug and its number, which is never used again, so that another board of the
 //! same slug is another object.
@@ -42,6 +42,10 @@ pub enum GlobalId {
     AccessToken(String),
     /// A score in quarantine by its number.
     Quarantined(i64),
+    /// An act of the audit log by its number.
+    AuditEntry(i64),
+    /// A report of a member by its number.
+    MemberReport(i64),
 }
 
 /// The name of a board.
@@ -89,6 +93,8 @@ impl GlobalId {
             Self::Finding(run, index) => format!("finding:{run}:{index}"),
             Self::AccessToken(id) => format!("accessToken:{id}"),
             Self::Quarantined(number) => format!("quarantined:{number}"),
+            Self::AuditEntry(number) => format!("auditEntry:{number}"),
+            Self::MemberReport(number) => format!("memberReport:{number}"),
         }
     }
 
@@ -120,6 +126,8 @@ impl GlobalId {
             "accessToken" => Some(Self::AccessToken(rest.to_owned())),
             "job" => rest.parse().ok().map(Self::Job),
             "quarantined" => rest.parse().ok().map(Self::Quarantined),
+            "auditEntry" => rest.parse().ok().map(Self::AuditEntry),
+            "memberReport" => rest.parse().ok().map(Self::MemberReport),
             "integrityRun" => rest.parse().ok().map(Self::IntegrityRun),
             "finding" => {
                 let (run, index) = rest.split_once(':')?;
@@ -198,6 +206,8 @@ mod tests {
             GlobalId::Finding(5, 0),
             GlobalId::AccessToken("57c22c6e00b5".into()),
             GlobalId::Quarantined(9),
+            GlobalId::AuditEntry(4),
+            GlobalId::MemberReport(2),
         ];
         for id in ids {
             assert_eq!(GlobalId::parse(&id.to_text()), Some(id));

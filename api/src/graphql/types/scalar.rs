@@ -243,10 +243,15 @@ pub(crate) fn int(count: u64) -> Result<i32> {
 /// # Errors
 /// `BAD_USER_INPUT` if it is blank, too long, or not [presentable](is_presentable).
 pub(crate) fn text(name: &str, text: String) -> Result<String> {
+    text_within(name, text, TEXT_CHARS_MAX)
+}
+
+/// As [`text`], of at most `chars_max` characters.
+pub(crate) fn text_within(name: &str, text: String, chars_max: usize) -> Result<String> {
     let count = text.chars().count();
-    if count > TEXT_CHARS_MAX || !is_presentable(&text) {
+    if count > chars_max || !is_presentable(&text) {
         return Err(Error::bad_input(format!(
-            "invalid {name}: expected 1 to {TEXT_CHARS_MAX} characters that are not blank, without control characters, invisible ones or ones that change its direction"
+            "invalid {name}: expected 1 to {chars_max} characters that are not blank, without control characters, invisible ones or ones that change its direction"
         ))
         .at(name));
     }

@@ -54,8 +54,9 @@ const PLAIN: [&str; 22] = [
 
 /// Fields that take more than a point whatever they find, each with its points besides. Resolvers
 /// pay for the rest, by what they find.
-const PRICES: [(&str, u64); 16] = [
+const PRICES: [(&str, u64); 18] = [
     ("addFriend", 1200),
+    ("auditLog", 40),
     ("board", 20),
     ("boards", 40),
     ("findings", 40),
@@ -67,6 +68,7 @@ const PRICES: [(&str, u64); 16] = [
     ("node", 20),
     ("periods", 20),
     ("removeFriend", 200),
+    ("reportMember", 1000),
     ("searchMembers", 200),
     ("segments", 40),
     ("standings", 10),
@@ -78,8 +80,13 @@ const PRICES_OF_ITEMS: [(&str, u64); 2] = [("submitScores", 40), ("upsertMembers
 
 /// Mutations that count as several changes, each with their number: the rows that it may write, and
 /// the lists of friends that it makes others read again.
-const CHANGES: [(&str, u64); 4] =
-    [("addFriend", 5), ("joinBoard", 5), ("leaveBoard", 5), ("removeFriend", 3)];
+const CHANGES: [(&str, u64); 5] = [
+    ("addFriend", 5),
+    ("joinBoard", 5),
+    ("leaveBoard", 5),
+    ("removeFriend", 3),
+    ("reportMember", 5),
+];
 
 /// How the objects of a field are counted.
 pub enum Objects {
