@@ -36,6 +36,7 @@ use super::member::quarantine::{
     ReleaseQuarantinedInput, ReleaseQuarantinedPayload, VoidQuarantinedInput,
     VoidQuarantinedPayload, release_quarantined, void_quarantined,
 };
+use super::member::visibility::{SetVisibilityInput, SetVisibilityPayload, set_visibility};
 use super::request::{app, state};
 use super::submission::{SubmitScoresInput, SubmitScoresPayload, submit};
 use super::token::{
@@ -298,8 +299,9 @@ impl Mutation {
     }
 
     /// Makes two members friends of each other; does nothing if they already are. A member has at
-    /// most 10,000 friends. Needs scope friends; a member's own token may only change that member's
-    /// friendships.
+    /// most 10,000 friends. If `LAUREL_FRIENDSHIPS` is mutual-consent, a member's own token asks the
+    /// friend, and they are friends once both have asked. Needs scope friends; a member's own token
+    /// may only change that member's friendships.
     #[graphql(guard = "Needs::Scope(Scope::Friends)")]
     async fn add_friend(
         &self,
@@ -310,8 +312,9 @@ impl Mutation {
         Ok(Some(add_friend(ctx, &input).await?))
     }
 
-    /// Ends a friendship, for both members; does nothing if there is none. Needs scope friends; a
-    /// member's own token may only change that member's friendships.
+    /// Ends a friendship, for both members, or takes back or declines a request for one; does
+    /// nothing if there is none. Needs scope friends; a member's own token may only change that
+    /// member's friendships.
     #[graphql(guard = "Needs::Scope(Scope::Friends)")]
     async fn remove_friend(
         &self,
@@ -320,6 +323,20 @@ impl Mutation {
     ) -> Result<Option<RemoveFriendPayload>> {
         let _change = state(ctx).changes.enter();
         Ok(Some(remove_friend(ctx, &input).await?))
+    }
+
+    /// Sets who sees a member by name: everyone, its friends, or nobody else. It is ranked all the
+    /// same. Others, but for moderators, see its entries without the member, and find none by its
+    /// key. Every server knows it within a second. Needs scope friends; a member's own token may
+    /// only set that of its member.
+    #[graphql(guard = "Needs::Scope(Scope::Friends)")]
+    async fn set_visibility(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The member and its visibility.")] input: SetVisibilityInput,
+    ) -> Result<Option<SetVisibilityPayload>> {
+        let _change = state(ctx).changes.enter();
+        Ok(Some(set_visibility(ctx, &input).await?))
     }
 
     /// Makes an access token. Needs scope admin.

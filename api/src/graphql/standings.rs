@@ -2,6 +2,7 @@
 
 pub mod attempts;
 pub mod choice;
+pub(crate) mod cursor;
 pub(crate) mod dense;
 pub mod distribution;
 pub mod entries;
@@ -24,6 +25,7 @@ use super::guard::Needs;
 use super::member::friend::{FriendEntry, FriendTotal, FriendsPage, friends_page};
 use super::price::{self, LookUp};
 use super::request::state;
+use super::sight::is_hidden;
 use super::standings::attempts::Attempts;
 use super::standings::distribution::{
     BUCKETS_DEFAULT, ScoreBucket, distribution, rank_of_percentile,
@@ -80,6 +82,18 @@ impl Standings {
             window: id.window.to_string(),
             period: id.period.clone(),
             segment: id.segment.clone(),
+        }
+    }
+
+    /// A member's entry, if the client sees the member.
+    pub(crate) async fn seen_entry_of(
+        &self,
+        ctx: &Context<'_>,
+        member: MemberId,
+    ) -> crate::error::Result<Option<Entry>> {
+        match is_hidden(ctx, member.as_str()).await? {
+            true => Ok(None),
+            false => self.entry_of(ctx, member).await,
         }
     }
 
@@ -196,7 +210,7 @@ impl Standings {
         ctx: &Context<'_>,
         #[graphql(desc = "The member's key.")] member: String,
     ) -> Result<Option<Entry>> {
-        Ok(self.entry_of(ctx, member_id("member", &member)?).await?)
+        Ok(self.seen_entry_of(ctx, member_id("member", &member)?).await?)
     }
 
     /// A member's attempts in the period, whatever the segment; null if the window has no
@@ -222,10 +236,16 @@ impl Standings {
         let found = Box::pin(state(ctx).loaders.entries(&self.read, &members)).await?;
         let deepest = found.iter().flatten().map(|found| found.position).max().unwrap_or(0);
         price::pay_position(ctx, &self.read, deepest)?;
-        let entry = |(found, member): (Option<Found>, MemberId)| {
-            found.map(|found| Entry::new(self.clone(), member, found))
-        };
-        Ok(Some(found.into_iter().zip(members).map(entry).collect()))
+        let mut entries = Vec::with_capacity(members.len());
+        for (found, member) in found.into_iter().zip(members) {
+            entries.push(match found {
+                Some(found) if !is_hidden(ctx, member.as_str()).await? => {
+                    Some(Entry::new(self.clone(), member, found))
+                }
+                _ => None,
+            });
+        }
+        Ok(Some(entries))
     }
 
     /// The entries of a member's friends, in rank order, with their positions among the friends and
@@ -346,6 +366,7 @@ impl Standings {
             limit("below", below.or(Some(AROUND_DEFAULT)))?,
         );
         let around = match fill {
+            _ if is_hidden(ctx, member.as_str()).await? => vec![],
             Some(true) => Box::pin(self.around_filled(ctx, member, above, below)).await?,
             _ => self.around(ctx, member, above, below).await?,
         };

@@ -9,6 +9,7 @@ use ranking::attribute::{self, Attributes, REGION};
 use ranking::id::MemberId;
 
 use super::Member;
+use super::visibility::MemberVisibility;
 use crate::app::App;
 use crate::error::Error;
 use crate::graphql::board::display::picture_url;
@@ -31,6 +32,8 @@ pub struct MemberInput {
     /// All attributes besides the region, at most 8, in place of those that the member has; null
     /// or an empty list removes them, absent keeps them. Scores accepted later count by them.
     attributes: MaybeUndefined<Vec<AttributeInput>>,
+    /// The visibility to others; absent or null keeps it, which is public at first.
+    visibility: Option<MemberVisibility>,
 }
 
 /// An attribute of a member or a score, by which boards may have segments.
@@ -87,7 +90,9 @@ pub(crate) async fn upsert(
     let changes = numbered.collect::<crate::error::Result<Vec<_>>>()?;
     let keys: Vec<&str> = changes.iter().map(|change| change.key.as_str()).collect();
     check_unmerged(&app.deployment, &keys).await?;
-    let rows = member::upsert(&app.deployment.db, changes, app.deployment.clock.now_ms()).await?;
+    let now_ms = app.deployment.clock.now_ms();
+    let (rows, hidden) = member::upsert(&app.deployment.db, changes, now_ms).await?;
+    app.visibilities.apply(&hidden);
     for row in &rows {
         app.last_attributes.insert(row.key.clone(), Arc::new(row.attributes()));
     }
@@ -103,6 +108,7 @@ fn change(input: MemberInput) -> crate::error::Result<member::Change> {
         region: asked(input.region, |region| text("region", region))?,
         avatar_url: asked(input.avatar_url, |address| picture_url("avatarUrl", &address))?,
         attributes: attributes(input.attributes)?,
+        visibility: input.visibility.map(Into::into),
     })
 }
 

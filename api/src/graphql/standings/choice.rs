@@ -150,19 +150,6 @@ impl Standings {
         last.map(|period| self.filled(app, period)).transpose()
     }
 
-    /// The place of a page cursor, if there is one, and the standings in which the page continues.
-    pub(crate) fn resume(
-        &self,
-        app: &App,
-        cursor: Option<&str>,
-    ) -> crate::error::Result<(Self, Option<RankedEntry>)> {
-        let Some(cursor) = cursor else {
-            return Ok((self.clone(), None));
-        };
-        let (list, cursor) = self.list_of(app, cursor)?;
-        Ok((list, Some(cursor.place()?)))
-    }
-
     /// A page cursor, and the standings in which it continues.
     pub(crate) fn list_of(
         &self,

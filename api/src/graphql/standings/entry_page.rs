@@ -9,6 +9,7 @@ use ranking::store::read::RankedEntry;
 use tokio::time::Instant;
 
 use super::Standings;
+use super::cursor::Side;
 use super::entries::EntryConnection;
 use super::entry::Entry;
 use super::score_range::ScoreRange;
@@ -28,7 +29,7 @@ impl Standings {
         let _reading = state.loaders.reading();
         match page {
             Page::Forward { limit, after } => {
-                let (list, after) = self.resume(app, after.as_deref())?;
+                let (list, after) = self.resume(ctx, after.as_deref(), Side::After).await?;
                 let (mut position, mut entries) = match &after {
                     Some(place) => {
                         state.spend(price::page(&list.read, limit))?;
@@ -53,7 +54,7 @@ impl Standings {
                 Ok(list.connection(entries, position, position > 0, has_next))
             }
             Page::Backward { limit, before } => {
-                let (list, before) = self.resume(app, before.as_deref())?;
+                let (list, before) = self.resume(ctx, before.as_deref(), Side::Before).await?;
                 state.spend(price::page(&list.read, limit))?;
                 let page = app.reader.backward(&list.read, before.as_ref(), limit + 1);
                 let (end, mut entries) = state.loaders.read(page).await?;

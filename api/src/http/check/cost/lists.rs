@@ -10,13 +10,14 @@ use crate::graphql::types::connection::PAGE_DEFAULT;
 
 /// Fields that answer with a page, each with its default length. Their `nodes` and `edges` count
 /// for each item, and their other fields once.
-pub(super) const PAGES: [(&str, usize); 12] = [
+pub(super) const PAGES: [(&str, usize); 13] = [
     ("accessTokens", PAGE_DEFAULT),
     ("segments", PAGE_DEFAULT),
     ("quarantine", PAGE_DEFAULT),
     ("top", PAGE_DEFAULT),
     ("boards", PAGE_DEFAULT),
     ("friends", PAGE_DEFAULT),
+    ("friendRequests", PAGE_DEFAULT),
     ("periods", PAGE_DEFAULT),
     ("events", PAGE_DEFAULT),
     ("searchMembers", PAGE_DEFAULT),
