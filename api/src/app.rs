@@ -20,9 +20,7 @@ use crate::health::Health;
 use crate::live::Live;
 use crate::submit::committer::Committers;
 use crate::visibility::Visibilities;
-use engine::settings::{
-    CacheSettings, Friendships, MembersFor, PoolSettings, SubmissionSettings,
-};
+use engine::settings::{CacheSettings, Friendships, MembersFor, PoolSettings, SubmissionSettings};
 
 /// How long a read waits for a level partition, a rolled window, or a board that moves.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);

@@ -45,11 +45,7 @@ pub(crate) struct Topics {
 
 impl Live {
     /// Follows nothing yet. The reader must be one of [`Reader::with_fallback`].
-    pub fn start(
-        deployment: &Deployment,
-        reader: &Reader,
-        visibilities: &Visibilities,
-    ) -> Self {
+    pub fn start(deployment: &Deployment, reader: &Reader, visibilities: &Visibilities) -> Self {
         let topics = Arc::new(Topics {
             reader: reader.clone(),
             by_name: Mutex::default(),

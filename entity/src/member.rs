@@ -139,7 +139,8 @@ pub async fn upsert(
     now_ms: i64,
 ) -> crate::Result<(Vec<Model>, Vec<visibility::Model>)> {
     let keys: Vec<String> = changes.iter().map(|change| change.key.clone()).collect();
-    let visible = changes.iter().filter_map(|change| Some((change.key.clone(), change.visibility?)));
+    let visible =
+        changes.iter().filter_map(|change| Some((change.key.clone(), change.visibility?)));
     let visible: BTreeMap<String, Visibility> = visible.collect();
     let transaction = begin(db).await?;
     for change in changes {

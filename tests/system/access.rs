@@ -4,3 +4,4 @@ mod boards;
 mod matrix;
 mod members;
 mod revocation;
+mod visibility;

@@ -132,7 +132,9 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
     let open = (settings.public_reads, settings.members, settings.friendships);
     let app = App::new(of_app, committers, open, players, &pools, &submissions, &caches);
     if !app.visibilities.wait(VISIBILITY_WAIT).await {
-        tracing::warn!("the visibility of members is not known yet: nobody's name is shown to others");
+        tracing::warn!(
+            "the visibility of members is not known yet: nobody's name is shown to others"
+        );
     }
     let app = Arc::new(app);
     let addresses = Addresses::of(&listeners, connections.tls_cert.is_some())?;

@@ -175,7 +175,7 @@ pub(crate) async fn events_page(
     let Some(board) = board::find(app(ctx), state(ctx), slug).await? else {
         return Ok(None);
     };
-    if is_hidden(ctx, member).await? {
+    if is_hidden(ctx, member).await {
         return Ok(None);
     }
     let db = &app(ctx).deployment.reads;
@@ -217,7 +217,7 @@ pub(crate) async fn find(
     let Some(row) = score_event::find(db, place).await? else {
         return Ok(None);
     };
-    if Needs::HistoryOf(&row.member).met(ctx).is_err() || is_hidden(ctx, &row.member).await? {
+    if Needs::HistoryOf(&row.member).met(ctx).is_err() || is_hidden(ctx, &row.member).await {
         return Ok(None);
     }
     let board = board_row::find(db, row.board_no).await?;

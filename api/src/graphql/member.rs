@@ -75,7 +75,7 @@ impl Member {
         let mut found = Self::existing(ctx, keys).await?;
         for member in &mut found {
             if let Some(key) = member.as_ref().map(|member| member.key.as_str())
-                && is_hidden(ctx, key).await?
+                && is_hidden(ctx, key).await
             {
                 *member = None;
             }
@@ -95,7 +95,7 @@ impl Member {
         let possible = keys.iter().filter(|key| MemberId::new(key).is_ok()).cloned().collect();
         let mut rows = state(ctx).loaders.members(possible).await?;
         if let Some(viewer) = state(ctx).viewer(app(ctx)).await? {
-            state(ctx).spend(price::select(0) + rows.len() as u64 * price::HIDDEN)?;
+            state(ctx).spend(price::select(0) + keys.len() as u64 * price::HIDDEN)?;
             let found: Vec<String> = rows.keys().cloned().collect();
             for chunk in found.chunks(ROWS_MAX) {
                 for hidden in viewer.hidden_of(&app(ctx).deployment.reads, chunk).await? {
@@ -120,7 +120,7 @@ impl Member {
     /// # Errors
     /// `LIMIT_EXCEEDED` if the points of the request are spent.
     async fn row(&self, ctx: &Context<'_>) -> crate::error::Result<Option<row::Model>> {
-        if is_hidden(ctx, &self.key).await? {
+        if is_hidden(ctx, &self.key).await {
             return Ok(None);
         }
         if self.row.is_some() {
@@ -181,11 +181,11 @@ impl Member {
         if sees_everyone(app(ctx), state(ctx)) {
             return Ok(friends);
         }
-        if is_hidden(ctx, &self.key).await? {
+        if is_hidden(ctx, &self.key).await {
             return Ok(Arc::new([]));
         }
         let keys = friends.iter().map(MemberId::as_str);
-        let hidden = hidden_among(app(ctx), state(ctx), keys).await?;
+        let hidden = hidden_among(app(ctx), state(ctx), keys).await;
         let seen = friends.iter().zip(hidden).filter(|(_, hidden)| !hidden);
         Ok(seen.map(|(friend, _)| friend.clone()).collect())
     }

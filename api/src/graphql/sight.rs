@@ -11,12 +11,11 @@ use entity::member::hidden::Viewer;
 use entity::member::visibility::Visibility;
 use ranking::id::MemberId;
 
-use super::price::{self, LookUp};
 use super::request::{RequestState, app, state};
 use crate::access::Principal;
 use crate::access::scope::Scope;
 use crate::app::App;
-use crate::error::{ErrorCode, Result};
+use crate::error::Result;
 
 /// The sight of a member, without SQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +28,7 @@ enum Sight {
 
 /// True if a client sees all members: a moderator or an administrator that is bound to none.
 fn sees_all(principal: Option<&Principal>) -> bool {
-    principal
-        .is_some_and(|principal| principal.member.is_none() && principal.may(Scope::Moderate))
+    principal.is_some_and(|principal| principal.member.is_none() && principal.may(Scope::Moderate))
 }
 
 fn sight(app: &App, state: &RequestState, key: &str) -> Sight {
@@ -49,38 +47,32 @@ fn sight(app: &App, state: &RequestState, key: &str) -> Sight {
     }
 }
 
-/// True if a member is hidden from the client.
-///
-/// # Errors
-/// `LIMIT_EXCEEDED` if the points of the request are spent.
-pub(crate) async fn is_hidden(ctx: &Context<'_>, key: &str) -> Result<bool> {
+/// True if a member is hidden from the client. It costs no points, as these would tell a stranger
+/// that there is such a member.
+pub(crate) async fn is_hidden(ctx: &Context<'_>, key: &str) -> bool {
     hides(app(ctx), state(ctx), key).await
 }
 
-/// As [`is_hidden`].
-pub(crate) async fn hides(app: &App, state: &RequestState, key: &str) -> Result<bool> {
+async fn hides(app: &App, state: &RequestState, key: &str) -> bool {
     match sight(app, state, key) {
-        Sight::Shown => Ok(false),
-        Sight::Hidden => Ok(true),
+        Sight::Shown => false,
+        Sight::Hidden => true,
         // In a box, as few fields wait for it.
-        Sight::ToFriends => Ok(!Box::pin(is_friend(state, key)).await?),
+        Sight::ToFriends => !Box::pin(is_friend(state, key)).await,
     }
 }
 
 /// For each of some members, true if it is hidden from the client.
-///
-/// # Errors
-/// As [`is_hidden`].
 pub(crate) async fn hidden_among(
     app: &App,
     state: &RequestState,
     keys: impl Iterator<Item = &str>,
-) -> Result<Vec<bool>> {
+) -> Vec<bool> {
     let mut hidden = vec![];
     for key in keys {
-        hidden.push(hides(app, state, key).await?);
+        hidden.push(hides(app, state, key).await);
     }
-    Ok(hidden)
+    hidden
 }
 
 /// The client, if a search may find members whom it does not see.
@@ -104,21 +96,14 @@ pub(crate) fn sees_everyone(app: &App, state: &RequestState) -> bool {
 }
 
 /// True if a member is a friend of the member that the client is. If SQL does not tell, it is none.
-async fn is_friend(state: &RequestState, key: &str) -> Result<bool> {
+async fn is_friend(state: &RequestState, key: &str) -> bool {
     let own = state.principal.as_ref().and_then(|principal| principal.member.as_deref());
     let Some(own) = own.and_then(|own| MemberId::new(own).ok()) else {
-        return Ok(false);
+        return false;
     };
-    let is_new = state.loaders.is_new(&LookUp::Friends(&own));
-    state.spend(if is_new { price::FRIENDS } else { 0 })?;
-    let (friends, good_until) = match state.loaders.friends(own).await {
-        Ok(found) => found,
-        Err(error) if error.code == ErrorCode::Unavailable => return Ok(false),
-        Err(error) => return Err(error),
+    let Ok((friends, good_until)) = state.loaders.friends(own).await else {
+        return false;
     };
     state.good_until.limit(good_until);
-    if is_new {
-        state.spend(price::friends(friends.len()))?;
-    }
-    Ok(friends.binary_search_by(|friend| friend.as_str().cmp(key)).is_ok())
+    friends.binary_search_by(|friend| friend.as_str().cmp(key)).is_ok()
 }

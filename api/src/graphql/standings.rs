@@ -91,10 +91,14 @@ impl Standings {
         ctx: &Context<'_>,
         member: MemberId,
     ) -> crate::error::Result<Option<Entry>> {
-        match is_hidden(ctx, member.as_str()).await? {
-            true => Ok(None),
-            false => self.entry_of(ctx, member).await,
+        if is_hidden(ctx, member.as_str()).await {
+            // It costs as much as one that there is not.
+            let price = price::entries(&self.read, 1);
+            price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price)?;
+            price::pay_position(ctx, &self.read, 0)?;
+            return Ok(None);
         }
+        self.entry_of(ctx, member).await
     }
 
     /// A member's entry, by the loader of the request.
@@ -233,19 +237,18 @@ impl Standings {
     ) -> Result<Option<Vec<Option<Entry>>>> {
         let members = member_ids("members", &members)?;
         state(ctx).spend(price::entries(&self.read, members.len()))?;
-        let found = Box::pin(state(ctx).loaders.entries(&self.read, &members)).await?;
+        let mut found = Box::pin(state(ctx).loaders.entries(&self.read, &members)).await?;
+        for (found, member) in found.iter_mut().zip(&members) {
+            if found.is_some() && is_hidden(ctx, member.as_str()).await {
+                *found = None;
+            }
+        }
         let deepest = found.iter().flatten().map(|found| found.position).max().unwrap_or(0);
         price::pay_position(ctx, &self.read, deepest)?;
-        let mut entries = Vec::with_capacity(members.len());
-        for (found, member) in found.into_iter().zip(members) {
-            entries.push(match found {
-                Some(found) if !is_hidden(ctx, member.as_str()).await? => {
-                    Some(Entry::new(self.clone(), member, found))
-                }
-                _ => None,
-            });
-        }
-        Ok(Some(entries))
+        let entry = |(found, member): (Option<Found>, MemberId)| {
+            found.map(|found| Entry::new(self.clone(), member, found))
+        };
+        Ok(Some(found.into_iter().zip(members).map(entry).collect()))
     }
 
     /// The entries of a member's friends, in rank order, with their positions among the friends and
@@ -366,7 +369,6 @@ impl Standings {
             limit("below", below.or(Some(AROUND_DEFAULT)))?,
         );
         let around = match fill {
-            _ if is_hidden(ctx, member.as_str()).await? => vec![],
             Some(true) => Box::pin(self.around_filled(ctx, member, above, below)).await?,
             _ => self.around(ctx, member, above, below).await?,
         };

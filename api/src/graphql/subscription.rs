@@ -118,7 +118,7 @@ impl Subscription {
         else {
             return Err(Error::internal(&"an entry was followed, and a page came").into());
         };
-        let found = match is_hidden(ctx, member.as_str()).await? {
+        let found = match is_hidden(ctx, member.as_str()).await {
             true => None,
             false => found,
         };

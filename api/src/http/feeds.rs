@@ -187,9 +187,8 @@ async fn is_special(service: &Service, principal: &Principal) -> bool {
     let Ok((friends, _)) = app.friends.of(&app.deployment.lookups, &own).await else {
         return true;
     };
-    let is_for_friends = |friend: &MemberId| {
-        app.visibilities.of(friend.as_str()) != Some(Visibility::Public)
-    };
+    let is_for_friends =
+        |friend: &MemberId| app.visibilities.of(friend.as_str()) != Some(Visibility::Public);
     friends.iter().any(is_for_friends)
 }
 

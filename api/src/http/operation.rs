@@ -260,7 +260,8 @@ pub fn answers(
             Err(errors) => return one(Update::refusal(errors)),
         };
         if operation.kind == OperationType::Subscription {
-            let subscribed = service.feeds.subscribe(&service, client, principal.as_deref(), operation);
+            let subscribed =
+                service.feeds.subscribe(&service, client, principal.as_deref(), operation);
             return subscribed.await;
         }
         let executed = operation.execute(&service, principal, &Following::default()).await;

@@ -63,12 +63,12 @@ pub async fn ask(
 ) -> Result<Asked, DbErr> {
     let pair = ordered(asker, asked);
     let transaction = begin(db).await?;
+    let row = request((asker, asked), now_ms);
+    Entity::insert(row).on_conflict(known()).exec_without_returning(&transaction).await?;
     if friendship::are(&transaction, pair).await? {
         transaction.rollback().await?;
         return Ok(Asked::Friends);
     }
-    let row = request((asker, asked), now_ms);
-    Entity::insert(row).on_conflict(known()).exec_without_returning(&transaction).await?;
     // The request of the other one, which may have come first by a moment.
     let answered = Entity::delete_many()
         .filter(Column::Low.eq(pair.0))
@@ -150,9 +150,8 @@ pub async fn give(
     now_ms: i64,
 ) -> Result<(), DbErr> {
     let friends = friendship::friends(db, to).await?;
-    let of = |member: &str| {
-        Condition::any().add(Column::Asker.eq(member)).add(Column::Asked.eq(member))
-    };
+    let of =
+        |member: &str| Condition::any().add(Column::Asker.eq(member)).add(Column::Asked.eq(member));
     let own = Entity::find().filter(of(to)).all(db).await?;
     let given = Entity::find().filter(of(from)).order_by_asc(Column::CreatedAtMs).all(db).await?;
     let other = |row: &Model, member: &str| match row.asker == member {

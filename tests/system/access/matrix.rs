@@ -29,10 +29,11 @@ const BOARDS: [&str; 3] = ["open", "shut", "none"];
 const OF_NEW_BOARDS: [&str; 2] = ["Mutation.createBoard", "Mutation.deleteBoard"];
 
 /// Fields of objects that are not for everyone, each with a query of it about a public board.
-const OF_OBJECTS: [(&str, &str); 7] = [
+const OF_OBJECTS: [(&str, &str); 8] = [
     ("Board.quarantine", "{ board(slug: \"open\") { quarantine { edges { cursor } } } }"),
     ("Member.bans", "{ member(key: \"ann\") { bans { since } } }"),
     ("Member.events", "{ member(key: \"ann\") { events(board: \"open\") { totalCount } } }"),
+    ("Member.friendRequests", "{ member(key: \"ann\") { friendRequests { totalCount } } }"),
     ("Member.friends", "{ member(key: \"ann\") { friends { totalCount } } }"),
     ("Node.QuarantinedScore", "{ node(id: \"quarantined:1\") { id } }"),
     ("Node.FriendEntry", "{ node(id: \"friendEntry:open.1:all:all::ann:ann\") { id } }"),

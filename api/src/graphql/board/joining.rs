@@ -99,7 +99,7 @@ impl Entrants {
         let (db, member) = (&app.deployment.reads, member.as_str());
         let row = async { Ok::<_, Error>(entrant::of(db, no, member).await?) };
         let has_joined = app.health.sql.read(row).await?.is_some();
-        Ok(Some(has_joined && !is_hidden(ctx, member).await?))
+        Ok(Some(has_joined && !is_hidden(ctx, member).await))
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) async fn page(
     let place = place.map_err(|error| error.at("after"))?;
     state(ctx).spend(price::select(limit + 1))?;
     let db = &app(ctx).deployment.reads;
-    if is_hidden(ctx, key).await? {
+    if is_hidden(ctx, key).await {
         return Ok(MemberBoards::new(place.is_some(), false));
     }
     let (rows, has_next) = row::of_member(db, key, state(ctx).seen(), place, limit).await?;

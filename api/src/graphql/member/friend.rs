@@ -129,7 +129,7 @@ async fn seen_ranking(
     list: &Standings,
     member: &MemberId,
 ) -> crate::error::Result<Arc<[Place]>> {
-    if is_hidden(ctx, member.as_str()).await? {
+    if is_hidden(ctx, member.as_str()).await {
         return Ok(Arc::new([Place::Missing(member.clone())]));
     }
     let all = ranking(ctx, list, member).await?;
@@ -137,7 +137,7 @@ async fn seen_ranking(
         return Ok(all);
     }
     let keys = all.iter().map(|place| place.member().as_str());
-    let hidden = hidden_among(app(ctx), state(ctx), keys).await?;
+    let hidden = hidden_among(app(ctx), state(ctx), keys).await;
     let seen = all.iter().zip(hidden).filter(|(_, hidden)| !hidden);
     Ok(seen.map(|(place, _)| place.clone()).collect())
 }

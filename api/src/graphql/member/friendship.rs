@@ -76,7 +76,7 @@ pub(crate) async fn add_friend(
     if let Err(merged) = check_unmerged(&app.deployment, &[a.as_str(), b.as_str()]).await {
         // The error names the target.
         return Err(match target_of(&app.deployment.db, b.as_str()).await? {
-            Some(target) if is_hidden(ctx, &target).await? => no_member(b.as_str()),
+            Some(target) if is_hidden(ctx, &target).await => no_member(b.as_str()),
             _ => merged.into(),
         });
     }
@@ -87,14 +87,11 @@ pub(crate) async fn add_friend(
     }
     let is_player = own_member(ctx).is_some();
     let are_friends = match app.friendships {
-        Friendships::MutualConsent if is_player => {
-            app.friends.ask(&app.deployment, &a, &b).await?
-        }
+        Friendships::MutualConsent if is_player => app.friends.ask(&app.deployment, &a, &b).await?,
         _ => app.friends.add(&app.deployment, &a, &b).await.map(|()| true)?,
     };
     state(ctx).loaders.clear().await;
-    let state =
-        if are_friends { FriendshipState::Friends } else { FriendshipState::Requested };
+    let state = if are_friends { FriendshipState::Friends } else { FriendshipState::Requested };
     Ok(AddFriendPayload { state, member, friend })
 }
 
@@ -144,7 +141,7 @@ fn own_member<'c>(ctx: &Context<'c>) -> Option<&'c str> {
 /// True if a member may know of another one: it sees it, or they are friends, or one of them has
 /// asked the other.
 async fn may_name(ctx: &Context<'_>, member: &str, friend: &str) -> crate::error::Result<bool> {
-    if !is_hidden(ctx, friend).await? {
+    if !is_hidden(ctx, friend).await {
         return Ok(true);
     }
     let (db, pair) = (&app(ctx).deployment.db, (member, friend));

@@ -75,7 +75,7 @@ pub(crate) async fn visibility_of(ctx: &Context<'_>, key: &str) -> Result<Member
         .principal
         .as_ref()
         .is_some_and(|principal| principal.member.is_none() && principal.may(Scope::Friends));
-    if !is_service && is_hidden(ctx, key).await? {
+    if !is_service && is_hidden(ctx, key).await {
         return Ok(MemberVisibility::Hidden);
     }
     let message = "the visibility of members is not known yet; try again later";
@@ -86,7 +86,6 @@ pub(crate) async fn visibility_of(ctx: &Context<'_>, key: &str) -> Result<Member
 /// The error for a key that no member has.
 pub(crate) fn no_member(key: &str) -> Error {
     let shown = shown(key);
-    let message =
-        format!("there is no member {shown}; upsertMembers or a first score creates it");
+    let message = format!("there is no member {shown}; upsertMembers or a first score creates it");
     Error::new(ErrorCode::NotFound, message)
 }

@@ -42,7 +42,7 @@ impl Standings {
         let read = Arc::new(Read::new(&app(ctx).deployment.store, board, id, period.clone()));
         price::pay(state(ctx), LookUp::Entry(&read.id, &member), price::entries(&read, 1))?;
         let place = Place { standings: read.clone(), key: member };
-        let found = match is_hidden(ctx, place.key.as_str()).await? {
+        let found = match is_hidden(ctx, place.key.as_str()).await {
             // As for one that there is not.
             true => None,
             false => state(ctx).loaders.entry(place).await?,

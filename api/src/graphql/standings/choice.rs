@@ -6,7 +6,6 @@ use async_graphql::{Context, InputObject};
 use engine::read::choice::{self, PeriodChoice, Unreadable};
 use entity::board::check_segment;
 use ranking::shown;
-use ranking::store::read::RankedEntry;
 use ranking::submission::effect::Effect;
 
 use super::Standings;

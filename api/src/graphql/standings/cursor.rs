@@ -85,7 +85,7 @@ impl Standings {
 
     /// True if a place is that of an entry whose member the client sees.
     async fn is_there(&self, ctx: &Context<'_>, place: &RankedEntry) -> Result<bool> {
-        if is_hidden(ctx, place.member.as_str()).await? {
+        if is_hidden(ctx, place.member.as_str()).await {
             return Ok(false);
         }
         let entry = self.entry_of(ctx, place.member.clone()).await?;

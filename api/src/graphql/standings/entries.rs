@@ -55,11 +55,7 @@ impl OutputType for Entries {
             let keys = self.0.iter().map(Entry::member_key);
             let hidden = match sees_everyone(app, state) {
                 true => vec![],
-                false => hidden_among(app, state, keys).await.map_err(|error| {
-                    ctx.set_error_path(
-                        async_graphql::Error::from(error).into_server_error(field.pos),
-                    )
-                })?,
+                false => hidden_among(app, state, keys).await,
             };
             let is_anonymous = |index: usize| hidden.get(index).copied().unwrap_or(false);
             let each = self.0.iter().enumerate();
@@ -194,9 +190,9 @@ impl EntryConnection {
         Self { range, ..self }
     }
 
-    async fn cursor(&self, ctx: &Context<'_>, entry: &RankedEntry) -> Result<PageCursor> {
-        let is_anonymous = is_hidden(ctx, entry.member.as_str()).await?;
-        Ok(self.list.cursor_of(app(ctx), (Some(entry.key), &entry.member), is_anonymous))
+    async fn cursor(&self, ctx: &Context<'_>, entry: &RankedEntry) -> PageCursor {
+        let is_anonymous = is_hidden(ctx, entry.member.as_str()).await;
+        self.list.cursor_of(app(ctx), (Some(entry.key), &entry.member), is_anonymous)
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry> {
@@ -208,32 +204,29 @@ impl EntryConnection {
 #[Object]
 impl EntryConnection {
     /// Information to aid in pagination.
-    async fn page_info(&self, ctx: &Context<'_>) -> Result<PageInfo> {
+    async fn page_info(&self, ctx: &Context<'_>) -> PageInfo {
         let mut ends = [None, None];
         for (end, entry) in ends.iter_mut().zip([self.placed.first(), self.placed.last()]) {
             if let Some(entry) = entry {
-                *end = Some(self.cursor(ctx, entry).await?.0);
+                *end = Some(self.cursor(ctx, entry).await.0);
             }
         }
         let [start_cursor, end_cursor] = ends;
-        Ok(PageInfo {
+        PageInfo {
             has_previous_page: self.has_previous,
             has_next_page: self.has_next,
             start_cursor,
             end_cursor,
-        })
+        }
     }
 
     /// A list of edges.
-    async fn edges(
-        &self,
-        ctx: &Context<'_>,
-    ) -> Result<Vec<Edge<PageCursor, Entry, EmptyFields>>> {
+    async fn edges(&self, ctx: &Context<'_>) -> Vec<Edge<PageCursor, Entry, EmptyFields>> {
         let mut edges = Vec::with_capacity(self.placed.len());
         for (placed, entry) in self.placed.iter().zip(self.entries()) {
-            edges.push(Edge::new(self.cursor(ctx, placed).await?, entry));
+            edges.push(Edge::new(self.cursor(ctx, placed).await, entry));
         }
-        Ok(edges)
+        edges
     }
 
     /// A list of nodes.

@@ -85,7 +85,7 @@ impl Entry {
     }
 
     /// True if the client does not see the member.
-    async fn is_anonymous(&self, ctx: &Context<'_>) -> crate::error::Result<bool> {
+    async fn is_anonymous(&self, ctx: &Context<'_>) -> bool {
         is_hidden(ctx, self.member.as_str()).await
     }
 
@@ -100,14 +100,17 @@ impl Entry {
 impl Entry {
     /// The global id: "entry:<slug>.<number>:<window>:<period>:<segment>:<member>"; without the key
     /// of a member that the client does not see, "anonymousEntry:" and a text in its place.
-    pub(crate) async fn id(&self, ctx: &Context<'_>) -> Result<ID> {
+    pub(crate) async fn id(&self, ctx: &Context<'_>) -> ID {
         let name = self.standings.name();
-        if self.is_anonymous(ctx).await? {
-            let sealing = app(ctx).visibilities.sealing();
-            let sealed = sealing.seal(&self.standings.read.id, &self.member);
-            return Ok(GlobalId::AnonymousEntry(name, sealed).to_text().into());
-        }
-        Ok(GlobalId::Entry(name, self.member.to_string()).to_text().into())
+        let id = match self.is_anonymous(ctx).await {
+            true => {
+                let sealing = app(ctx).visibilities.sealing();
+                let sealed = sealing.seal(&self.standings.read.id, &self.member);
+                GlobalId::AnonymousEntry(name, sealed)
+            }
+            false => GlobalId::Entry(name, self.member.to_string()),
+        };
+        id.to_text().into()
     }
 
     /// The standings that have the entry.
@@ -116,9 +119,9 @@ impl Entry {
     }
 
     /// The member; null if it has set its visibility so that the client does not see it.
-    async fn member(&self, ctx: &Context<'_>) -> Result<Option<Member>> {
-        let is_anonymous = self.is_anonymous(ctx).await?;
-        Ok((!is_anonymous).then(|| Member::named(self.member.as_str())))
+    async fn member(&self, ctx: &Context<'_>) -> Option<Member> {
+        let is_anonymous = self.is_anonymous(ctx).await;
+        (!is_anonymous).then(|| Member::named(self.member.as_str()))
     }
 
     /// The rank, from 1.
@@ -183,7 +186,7 @@ impl Entry {
     /// while that does not answer.
     async fn metadata(&self, ctx: &Context<'_>) -> Result<Option<Json>> {
         let Standings { board, read, .. } = &self.standings;
-        if !board.board.has_metadata || self.is_anonymous(ctx).await? {
+        if !board.board.has_metadata || self.is_anonymous(ctx).await {
             return Ok(None);
         }
         let look_up = LookUp::Metadata(&read.id, &self.member);
@@ -212,10 +215,10 @@ impl Entry {
     }
 
     /// The page cursor of the entry, for `after` and `before` of `top`.
-    async fn cursor(&self, ctx: &Context<'_>) -> Result<String> {
-        let is_anonymous = self.is_anonymous(ctx).await?;
+    async fn cursor(&self, ctx: &Context<'_>) -> String {
+        let is_anonymous = self.is_anonymous(ctx).await;
         let place = (Some(self.found.key), &self.member);
-        Ok(self.standings.cursor_of(app(ctx), place, is_anonymous).0)
+        self.standings.cursor_of(app(ctx), place, is_anonymous).0
     }
 
     /// The entry that is ranked one higher, which is the next to overtake; null for the first one.

@@ -15,6 +15,7 @@ use super::entry::Entry;
 use super::score_range::ScoreRange;
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
+use crate::graphql::sight::is_hidden;
 use crate::graphql::types::connection::Page;
 use crate::loader::{Bound, Found};
 
@@ -106,6 +107,9 @@ impl Standings {
         let _reading = state(ctx).loaders.reading();
         let price = price::around(app(ctx), &self.read, above + below);
         price::pay(state(ctx), LookUp::Around(&self.read.id, &member, above, below), price)?;
+        if is_hidden(ctx, member.as_str()).await {
+            return Ok(vec![]);
+        }
         let around = state(ctx).loaders.around(&self.read, member, above, below).await?;
         let Some((first, placed)) = around else { return Ok(vec![]) };
         price::pay_position(ctx, &self.read, first)?;
