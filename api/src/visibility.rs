@@ -30,7 +30,7 @@ use crate::health::Health;
 const VISIBILITY_INTERVAL: Duration = Duration::from_millis(300);
 
 /// How long a SELECT of a look may take.
-const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(5);
+const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The changes of one SELECT.
 const VISIBILITY_ROWS_MAX: u64 = 10_000;

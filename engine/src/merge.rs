@@ -296,10 +296,9 @@ async fn decide(deployment: &Deployment, row: &merge::Model) -> Result<()> {
         let source = member::find(&transaction, &row.source).await?;
         let target = member::find(&transaction, &row.target).await?;
         if let (Some(source), None) = (source, target) {
-            let attributes = source.other_attributes();
             let change = member::Change {
                 key: row.target.clone(),
-                attributes: Some(attributes),
+                attributes: Some(source.other_attributes()),
                 name: Some(source.name),
                 region: Some(source.region),
                 avatar_url: Some(source.avatar_url),
@@ -313,7 +312,7 @@ async fn decide(deployment: &Deployment, row: &merge::Model) -> Result<()> {
     Ok(transaction.commit().await?)
 }
 
-/// Gives the source's friends, requests and places on boards to the target, and ends the step of the copies.
+/// Gives the source's friends, requests and places to the target, and ends the step of the copies.
 async fn give_friends(deployment: &Deployment, row: &merge::Model) -> Result<()> {
     let transaction = begin(&deployment.db).await?;
     if merge::advance(&transaction, row, Step::Merged).await? {

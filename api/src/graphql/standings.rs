@@ -40,7 +40,7 @@ use super::types::scalar::{DateTime, Decimal, int};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
-use crate::loader::{Found, Place};
+use crate::loader::Found;
 
 pub(crate) use choice::{Choice, StandingsOf};
 
@@ -83,36 +83,6 @@ impl Standings {
             period: id.period.clone(),
             segment: id.segment.clone(),
         }
-    }
-
-    /// A member's entry, if the client sees the member.
-    pub(crate) async fn seen_entry_of(
-        &self,
-        ctx: &Context<'_>,
-        member: MemberId,
-    ) -> crate::error::Result<Option<Entry>> {
-        if is_hidden(ctx, member.as_str()).await {
-            // It costs as much as one that there is not.
-            let price = price::entries(&self.read, 1);
-            price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price)?;
-            price::pay_position(ctx, &self.read, 0)?;
-            return Ok(None);
-        }
-        self.entry_of(ctx, member).await
-    }
-
-    /// A member's entry, by the loader of the request.
-    pub(crate) async fn entry_of(
-        &self,
-        ctx: &Context<'_>,
-        member: MemberId,
-    ) -> crate::error::Result<Option<Entry>> {
-        let price = price::entries(&self.read, 1);
-        price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price)?;
-        let place = Place { standings: self.read.clone(), key: member.clone() };
-        let found = state(ctx).loaders.entry(place).await?;
-        price::pay_position(ctx, &self.read, found.as_ref().map_or(0, |found| found.position))?;
-        Ok(found.map(|found| Entry::new(self.clone(), member, found)))
     }
 }
 

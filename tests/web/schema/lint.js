@@ -46,6 +46,7 @@ const FORWARD_ONLY = [
   'Board.quarantine',
   'Board.segments',
   'Member.boards',
+  'Member.friendRequests',
   'IntegrityRun.findings',
   'Query.accessTokens',
   'Query.integrityRuns',

@@ -12,7 +12,6 @@ use ranking::score::rank_key::RankKey;
 use ranking::store::read::RankedEntry;
 
 use super::Standings;
-use crate::app::App;
 use crate::error::Result;
 use crate::graphql::request::{app, state};
 use crate::graphql::sight::{is_hidden, sees_everyone};
@@ -28,7 +27,7 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// A place with no entry of the key between it and the page.
+    /// A place from which the page has all entries of the key.
     fn end_of(self, key: RankKey) -> Result<RankedEntry> {
         let member = match self {
             // No member sorts before a space, and none behind as many of the last character.
@@ -40,18 +39,20 @@ impl Side {
 }
 
 impl Standings {
-    /// The page cursor of an entry, or of a member without one; it hides a member that the client
-    /// does not see.
-    pub(crate) fn cursor_of(
+    /// The page cursor of an entry. It hides a member that the client does not see.
+    pub(crate) async fn cursor_of(
         &self,
-        app: &App,
-        (key, member): (Option<RankKey>, &MemberId),
-        is_anonymous: bool,
+        ctx: &Context<'_>,
+        key: RankKey,
+        member: &MemberId,
     ) -> PageCursor {
         let id = &self.read.id;
-        let cursor = match is_anonymous {
-            true => EntryCursor::sealed(id, key, &app.visibilities.sealing().seal(id, member)),
-            false => EntryCursor::new(id, key, member),
+        let cursor = match is_hidden(ctx, member.as_str()).await {
+            true => {
+                let sealed = app(ctx).visibilities.sealing().seal(id, member);
+                EntryCursor::sealed(id, Some(key), &sealed)
+            }
+            false => EntryCursor::new(id, Some(key), member),
         };
         cursor.encode()
     }

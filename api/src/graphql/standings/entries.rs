@@ -22,8 +22,8 @@ use super::Standings;
 use super::entry::Entry;
 use super::score_range::ScoreRange;
 use crate::app::SharedApp;
-use crate::graphql::request::{RequestState, app};
-use crate::graphql::sight::{hidden_among, is_hidden, sees_everyone};
+use crate::graphql::request::RequestState;
+use crate::graphql::sight::{hidden_among, sees_everyone};
 use crate::graphql::types::connection::PageCursor;
 use crate::graphql::types::scalar::int;
 
@@ -57,10 +57,10 @@ impl OutputType for Entries {
                 true => vec![],
                 false => hidden_among(app, state, keys).await,
             };
-            let is_anonymous = |index: usize| hidden.get(index).copied().unwrap_or(false);
-            let each = self.0.iter().enumerate();
-            let values =
-                each.map(|(index, entry)| picks.of(entry, is_anonymous(index), state.now_ms));
+            let values = self.0.iter().enumerate().map(|(index, entry)| {
+                let is_hidden = hidden.get(index).copied().unwrap_or(false);
+                picks.of(entry, (!is_hidden).then(|| entry.member_key()), state.now_ms)
+            });
             if let Some(values) = values.collect() {
                 return Ok(Value::List(values));
             }
@@ -109,7 +109,7 @@ impl Picks {
 
     /// The selected fields of an entry, without its member if the client does not see that; `None`
     /// if one of them cannot be computed.
-    fn of(&self, entry: &Entry, is_anonymous: bool, now_ms: i64) -> Option<Value> {
+    fn of(&self, entry: &Entry, member: Option<&str>, now_ms: i64) -> Option<Value> {
         let mut fields = IndexMap::with_capacity(self.0.len());
         for (key, pick) in &self.0 {
             let value = match pick {
@@ -121,10 +121,13 @@ impl Picks {
                 Pick::ReachedAt => entry
                     .shown_reached_at()
                     .map_or(Value::Null, |at| async_graphql::ScalarType::to_value(&at)),
-                Pick::Member(_) if is_anonymous => Value::Null,
                 Pick::Member(asked) => {
+                    let Some(member_key) = member else {
+                        fields.insert(key.clone(), Value::Null);
+                        continue;
+                    };
                     let member = asked.iter().map(|(key, is_type)| {
-                        let text = if *is_type { "Member" } else { entry.member_key() };
+                        let text = if *is_type { "Member" } else { member_key };
                         (key.clone(), Value::from(text))
                     });
                     Value::Object(member.collect())
@@ -191,8 +194,7 @@ impl EntryConnection {
     }
 
     async fn cursor(&self, ctx: &Context<'_>, entry: &RankedEntry) -> PageCursor {
-        let is_anonymous = is_hidden(ctx, entry.member.as_str()).await;
-        self.list.cursor_of(app(ctx), (Some(entry.key), &entry.member), is_anonymous)
+        self.list.cursor_of(ctx, entry.key, &entry.member).await
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry> {

@@ -216,9 +216,7 @@ impl Entry {
 
     /// The page cursor of the entry, for `after` and `before` of `top`.
     async fn cursor(&self, ctx: &Context<'_>) -> String {
-        let is_anonymous = self.is_anonymous(ctx).await;
-        let place = (Some(self.found.key), &self.member);
-        self.standings.cursor_of(app(ctx), place, is_anonymous).0
+        self.standings.cursor_of(ctx, self.found.key, &self.member).await.0
     }
 
     /// The entry that is ranked one higher, which is the next to overtake; null for the first one.

@@ -1,4 +1,4 @@
-//! Pages of entries.
+//! Pages of entries, and single ones.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
 use crate::graphql::sight::is_hidden;
 use crate::graphql::types::connection::Page;
-use crate::loader::{Bound, Found};
+use crate::loader::{Bound, Found, Place};
 
 impl Standings {
     pub(crate) async fn page(
@@ -94,6 +94,36 @@ impl Standings {
         let price = price::page_at(app(ctx), &self.read, position, limit);
         price::pay(state(ctx), LookUp::Page(&self.read.id, position, limit), price)?;
         state(ctx).loaders.page(&self.read, position, limit).await
+    }
+
+    /// A member's entry, if the client sees the member.
+    pub(crate) async fn seen_entry_of(
+        &self,
+        ctx: &Context<'_>,
+        member: MemberId,
+    ) -> crate::error::Result<Option<Entry>> {
+        if is_hidden(ctx, member.as_str()).await {
+            // It costs as much as one that there is not.
+            let price = price::entries(&self.read, 1);
+            price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price)?;
+            price::pay_position(ctx, &self.read, 0)?;
+            return Ok(None);
+        }
+        self.entry_of(ctx, member).await
+    }
+
+    /// A member's entry, by the loader of the request.
+    pub(crate) async fn entry_of(
+        &self,
+        ctx: &Context<'_>,
+        member: MemberId,
+    ) -> crate::error::Result<Option<Entry>> {
+        let price = price::entries(&self.read, 1);
+        price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price)?;
+        let place = Place { standings: self.read.clone(), key: member.clone() };
+        let found = state(ctx).loaders.entry(place).await?;
+        price::pay_position(ctx, &self.read, found.as_ref().map_or(0, |found| found.position))?;
+        Ok(found.map(|found| Entry::new(self.clone(), member, found)))
     }
 
     /// The entries around a member, its own included, by the loader of the request.
