@@ -2,8 +2,8 @@
 //! other processes within a second.
 //!
 //! SQL numbers the changes. A look reads those after the last one that it has seen, and the first
-//! look all of them. Until that is done, nobody is known to be public, and so others see nobody's
-//! name. Later on, while SQL is away, the members stay as they were last.
+//! look all of them. Until that is done, no member is known to be public, and so others see no
+//! member's name. Later on, while SQL is away, the members stay as they were last.
 //!
 //! Reads ask for nothing but this, and for nothing at all while everyone is public. Keys are kept
 //! as hashes of 128 bits by secrets of the process, so that no one can choose a key that has the

@@ -133,7 +133,7 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
     let app = App::new(of_app, committers, open, players, &pools, &submissions, &caches);
     if !app.visibilities.wait(VISIBILITY_WAIT).await {
         tracing::warn!(
-            "the visibility of members is not known yet: nobody's name is shown to others"
+            "the visibility of members is not known yet: no member's name is shown to others"
         );
     }
     let app = Arc::new(app);

@@ -265,8 +265,8 @@ impl Member {
         Ok(Some(Box::pin(bans_of(ctx, &self.key)).await?))
     }
 
-    /// The member's friends whom the client sees, ordered by key. For the member's own token and services of scope
-    /// friends, unless `LAUREL_MEMBERS` is public.
+    /// The member's friends whom the client sees, ordered by key. For the member's own token and
+    /// services of scope friends, unless `LAUREL_MEMBERS` is public.
     #[graphql(guard = "Needs::FriendsOf(&self.key)")]
     async fn friends(
         &self,

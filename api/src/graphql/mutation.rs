@@ -299,9 +299,9 @@ impl Mutation {
     }
 
     /// Makes two members friends of each other; does nothing if they already are. A member has at
-    /// most 10,000 friends. If `LAUREL_FRIENDSHIPS` is mutual-consent, a member's own token asks the
-    /// friend, and they are friends once both have asked. Needs scope friends; a member's own token
-    /// may only change that member's friendships.
+    /// most 10,000 friends. If `LAUREL_FRIENDSHIPS` is mutual-consent, a member's own token asks
+    /// the friend, and they are friends once both have asked. Needs scope friends; a member's own
+    /// token may only change that member's friendships.
     #[graphql(guard = "Needs::Scope(Scope::Friends)")]
     async fn add_friend(
         &self,
@@ -325,10 +325,10 @@ impl Mutation {
         Ok(Some(remove_friend(ctx, &input).await?))
     }
 
-    /// Sets who sees a member by name: everyone, its friends, or nobody else. It is ranked all the
-    /// same. Others, but for moderators, see its entries without the member, and find none by its
-    /// key. Every server knows it within a second. Needs scope friends; a member's own token may
-    /// only set that of its member.
+    /// Sets the clients that see a member by name: all, its friends, or itself alone. It is ranked
+    /// all the same. Others, but for moderators, see its entries without the member, and find none
+    /// by its key. Every server knows it within a second. Needs scope friends; a member's own token
+    /// may only set that of its member.
     #[graphql(guard = "Needs::Scope(Scope::Friends)")]
     async fn set_visibility(
         &self,

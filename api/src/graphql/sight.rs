@@ -85,12 +85,12 @@ pub(crate) async fn searcher(app: &App, state: &RequestState) -> Result<Option<V
         return Ok(of_boards);
     }
     let member = state.principal.as_ref().and_then(|principal| principal.member.clone());
-    // On whose boards nobody is hidden.
+    // By boards no member is hidden from it.
     let viewer = of_boards.unwrap_or(Viewer { seen: Seen::All, member, sees_hidden: false });
     Ok(Some(Viewer { sees_hidden: false, ..viewer }))
 }
 
-/// True if nobody is hidden from the client.
+/// True if no member is hidden from the client.
 pub(crate) fn sees_everyone(app: &App, state: &RequestState) -> bool {
     app.visibilities.are_all_public() || sees_all(state.principal.as_deref())
 }

@@ -23,7 +23,7 @@ use super::board::Board;
 use super::board::window::BoardWindow;
 use super::guard::Needs;
 use super::member::friend::{FriendEntry, FriendTotal, FriendsPage, friends_page};
-use super::price::{self, LookUp};
+use super::price;
 use super::request::state;
 use super::sight::is_hidden;
 use super::standings::attempts::Attempts;

@@ -2,9 +2,9 @@
 //! cursors.
 //!
 //! The same key of the same standings has the same sealed text in every process, so that ids and
-//! cursors last. In other standings it has another one, so that nobody is followed from board to
-//! board by it. AES-256-GCM-SIV is made for this: with a fixed nonce, equal texts have equal seals,
-//! and nothing else shows.
+//! cursors last. In other standings it has another one, so that no member is followed from
+//! board to board by it. AES-256-GCM-SIV is made for this: with a fixed nonce, equal texts have
+//! equal seals, and nothing else shows.
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use base64::Engine;

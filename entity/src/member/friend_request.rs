@@ -9,10 +9,10 @@ use sea_orm::{ActiveValue::Set, Condition, QueryOrder, QuerySelect};
 use super::friendship;
 use crate::sql::{begin, insert_chunked};
 
-/// The most requests that a member has sent and nobody has answered.
+/// The most requests of a member that wait for an answer.
 pub const FRIEND_REQUESTS_SENT_MAX: u64 = 1000;
 
-/// The most requests that a member has received and not answered.
+/// The most requests to a member that wait for its answer.
 pub const FRIEND_REQUESTS_RECEIVED_MAX: u64 = 1000;
 
 /// A row of `friend_request`.

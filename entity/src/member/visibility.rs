@@ -29,7 +29,7 @@ pub enum Visibility {
     /// Its friends see it.
     #[sea_orm(string_value = "FRIENDS")]
     Friends,
-    /// Nobody else sees it.
+    /// No other client sees it.
     #[sea_orm(string_value = "HIDDEN")]
     Hidden,
 }
@@ -108,7 +108,7 @@ pub async fn set(
         return Ok(vec![]);
     }
     head(db).await?;
-    // The lock: whoever else sets some waits until this transaction ends.
+    // The lock: another process that sets some waits until this transaction ends.
     let more = i64::try_from(wanted.len()).unwrap_or(i64::MAX);
     head::Entity::update_many()
         .col_expr(head::Column::ChangeNo, Expr::col(head::Column::ChangeNo).add(more))

@@ -123,7 +123,7 @@ async fn who_asks_shows_itself_to_the_one_asked_alone() {
         let nodes = &asked["data"]["member"]["friendRequests"]["nodes"];
         assert_eq!(*nodes, json!([{ "key": "ann", "name": "ann" }]), "{asked}");
         assert_eq!(change(&api, &cy, ASK, ["cy", "ann"]).await, "NOT_FOUND");
-        // A request alone makes nobody a friend who sees it.
+        // A request alone makes no friend who sees it.
         let member = "{ member(key: \"ann\") { key } }";
         let is_seen =
             async || !api.ask(Some(&bob), member, json!({})).await.body["data"]["member"].is_null();
@@ -172,7 +172,7 @@ async fn requests_are_listed_limited_and_merged() {
     let listed = [nodes(&first), nodes(&second)].concat();
     let listed: Vec<&str> = listed.iter().map(|node| node["key"].as_str().unwrap()).collect();
     assert_eq!(listed, keys[..1000]);
-    // What the target has stays, and the rest is given as far as there is room.
+    // The requests of the target stay, and those of the source are given as far as there is room.
     let dee = own(&deployment, "dee").await;
     assert_eq!(change(&api, &dee, ASK, ["dee", "m0003"]).await, "REQUESTED");
     api.data(MERGE_MEMBERS, json!({ "source": "cy", "target": "dee" })).await;

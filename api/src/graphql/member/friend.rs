@@ -122,8 +122,8 @@ pub(crate) async fn find(
     Ok(found.into_iter().next().map(|(_, friend)| friend))
 }
 
-/// The ranking of a member and its friends whom the client sees, in order; of nobody if it does not
-/// see the member.
+/// The ranking of a member and its friends whom the client sees, in order; without an entry if it
+/// does not see the member.
 async fn seen_ranking(
     ctx: &Context<'_>,
     list: &Standings,

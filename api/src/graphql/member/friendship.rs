@@ -107,7 +107,7 @@ pub(crate) async fn remove_friend(
     Ok(RemoveFriendPayload { member, friend })
 }
 
-/// A page of the members who ask one for its friendship. Who asks shows itself to that one.
+/// A page of the members who ask one for its friendship. An asker shows itself to that one.
 pub(crate) async fn requests_page(
     ctx: &Context<'_>,
     member: &str,

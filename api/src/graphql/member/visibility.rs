@@ -21,8 +21,8 @@ pub enum MemberVisibility {
     Public,
     /// As hidden, but its friends see it.
     Friends,
-    /// The member is ranked without a name: nobody sees it but itself, moderators and
-    /// administrators.
+    /// The member is ranked without a name: it alone sees itself, and moderators and
+    /// administrators do.
     Hidden,
 }
 

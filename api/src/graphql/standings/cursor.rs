@@ -13,6 +13,7 @@ use ranking::store::read::RankedEntry;
 
 use super::Standings;
 use crate::error::Result;
+use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::sight::{is_hidden, sees_everyone};
 use crate::graphql::types::connection::{EntryCursor, PageCursor, no_cursor};
@@ -77,19 +78,21 @@ impl Standings {
         if sees_everyone(app(ctx), state(ctx)) {
             return Ok((list, Some(place)));
         }
-        let place = match Box::pin(list.is_there(ctx, &place)).await? {
+        let place = match Box::pin(list.has(ctx, &place)).await? {
             true => place,
             false => side.end_of(place.key)?,
         };
         Ok((list, Some(place)))
     }
 
-    /// True if a place is that of an entry whose member the client sees.
-    async fn is_there(&self, ctx: &Context<'_>, place: &RankedEntry) -> Result<bool> {
-        if is_hidden(ctx, place.member.as_str()).await {
-            return Ok(false);
-        }
-        let entry = self.entry_of(ctx, place.member.clone()).await?;
-        Ok(entry.is_some_and(|entry| entry.key() == place.key))
+    /// True if a place is that of an entry whose member the client sees. It is a read of its own,
+    /// as the page that it is for has begun, and holds up the loaders.
+    async fn has(&self, ctx: &Context<'_>, place: &RankedEntry) -> Result<bool> {
+        state(ctx).spend(price::entries(&self.read, 1))?;
+        let members = [place.member.clone()];
+        let keys = app(ctx).reader.rank_keys(&self.read, &members);
+        let keys = state(ctx).loaders.read(keys).await?;
+        let is_there = keys.first().copied().flatten() == Some(place.key);
+        Ok(is_there && !is_hidden(ctx, place.member.as_str()).await)
     }
 }

@@ -5,7 +5,6 @@ use ranking::board::State;
 use ranking::board::TieBreak;
 use ranking::id::MemberId;
 use ranking::score;
-use ranking::score::rank_key::RankKey;
 
 use super::Standings;
 use crate::error::{Error, ErrorCode};
@@ -78,10 +77,6 @@ impl Entry {
 
     pub(crate) fn member_key(&self) -> &str {
         self.member.as_str()
-    }
-
-    pub(crate) fn key(&self) -> RankKey {
-        self.found.key
     }
 
     /// True if the client does not see the member.

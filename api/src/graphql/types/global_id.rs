@@ -1,8 +1,8 @@
 //! Global ids, as readable text: `board:redis.7`, `member:u42`, `window:redis.7:daily`,
 //! `period:redis.7:daily:2025-09-03`, `standings:redis.7:daily:2025-09-03:`,
-//! `entry:redis.7:all:all::u42`, `anonymousEntry:redis.7:all:all::Zm9v`, `friendEntry:redis.7:all:all::u42:u43`, `event:3:120:0`, `job:17`,
-//! `integrityRun:5`, `finding:5:0`, `accessToken:57c22c6e00b5`,
-//! `quarantined:9`.
+//! `entry:redis.7:all:all::u42`, `anonymousEntry:redis.7:all:all::Zm9v`,
+//! `friendEntry:redis.7:all:all::u42:u43`, `event:3:120:0`, `job:17`, `integrityRun:5`,
+//! `finding:5:0`, `accessToken:57c22c6e00b5`, `quarantined:9`.
 //!
 //! A board has its slug and its number, which is never used again, so that another board of the
 //! same slug is another object.
