@@ -19,7 +19,8 @@ use crate::cache::recent_members::RecentMembers;
 use crate::health::Health;
 use crate::live::Live;
 use crate::submit::committer::Committers;
-use engine::settings::{CacheSettings, MembersFor, PoolSettings, SubmissionSettings};
+use crate::visibility::Visibilities;
+use engine::settings::{CacheSettings, Friendships, MembersFor, PoolSettings, SubmissionSettings};
 
 /// How long a read waits for a level partition, a rolled window, or a board that moves.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
@@ -55,6 +56,10 @@ pub struct App {
     pub public_reads: bool,
     /// The clients that search for members, and see their friends and histories.
     pub members: MembersFor,
+    /// The consent that a friendship needs.
+    pub friendships: Friendships,
+    /// The members who are not public.
+    pub visibilities: Visibilities,
     /// True if some board may be private.
     pub private_boards: PrivateBoards,
     /// The most standings that the scores of one request may write.
@@ -70,7 +75,7 @@ impl App {
     pub fn new(
         (deployment, health): (Deployment, Arc<Health>),
         committers: Committers,
-        (public_reads, members): (bool, MembersFor),
+        (public_reads, members, friendships): (bool, MembersFor, Friendships),
         players: Option<Players>,
         pools: &PoolSettings,
         submissions: &SubmissionSettings,
@@ -81,8 +86,9 @@ impl App {
         let pages = PageCache::new(&deployment.store, cache_age, bytes_max);
         let reader = Reader::new(&deployment, READ_TIMEOUT).with_fallback();
         let remembered = Duration::from_secs(60 * pools.tokens_remembered_minutes);
+        let visibilities = Visibilities::start(&deployment, &health);
         Self {
-            live: Live::start(&deployment, &reader),
+            live: Live::start(&deployment, &reader, &visibilities),
             reader,
             cursors: Cursors::new(&deployment),
             access: Access::new(&deployment, &health, remembered, players),
@@ -94,6 +100,8 @@ impl App {
             committers,
             public_reads,
             members,
+            friendships,
+            visibilities,
             private_boards: PrivateBoards::default(),
             standings_per_submission: submissions.standings_per_submission,
             recent_members: RecentMembers::default(),

@@ -12,6 +12,7 @@ pub mod mutation;
 pub(crate) mod price;
 pub mod query;
 pub mod request;
+pub(crate) mod sight;
 pub mod standings;
 pub mod submission;
 pub mod subscription;

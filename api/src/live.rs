@@ -24,6 +24,7 @@ use ranking::store::read::Standings;
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::visibility::Visibilities;
 use follower::Follower;
 use topic::Topic;
 pub(crate) use topic::{Part, RETRY_PAUSE, Want, Watch};
@@ -44,13 +45,13 @@ pub(crate) struct Topics {
 
 impl Live {
     /// Follows nothing yet. The reader must be one of [`Reader::with_fallback`].
-    pub fn start(deployment: &Deployment, reader: &Reader) -> Self {
+    pub fn start(deployment: &Deployment, reader: &Reader, visibilities: &Visibilities) -> Self {
         let topics = Arc::new(Topics {
             reader: reader.clone(),
             by_name: Mutex::default(),
             begun: Notify::new(),
         });
-        let follower = Follower::new(&topics, deployment);
+        let follower = Follower::new(&topics, deployment, visibilities.follow());
         let _following = AbortOnDropHandle::new(tokio::spawn(follower.run()));
         Self { topics, _following }
     }

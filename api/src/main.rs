@@ -34,6 +34,7 @@ mod live;
 mod loader;
 mod metrics;
 mod submit;
+mod visibility;
 
 use std::process::ExitCode;
 use std::time::Duration;

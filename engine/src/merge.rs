@@ -7,8 +7,8 @@
 //!    `REFUSED`: every partition frees both members, and then the record goes.
 //! 2. `DECIDED`. Board by board, the target gets a copy of each score of the source that counts.
 //!    Once SQL has all copies of a board, the source is removed from it.
-//! 3. `MERGED`. The target has the source's friends, places on boards and reports. Every partition
-//!    marks the source as merged, and holds the target no longer.
+//! 3. `MERGED`. The target has the source's friends, requests, places on boards and reports. Every
+//!    partition marks the source as merged, and holds the target no longer.
 //! 4. `DONE`.
 //!
 //! A process tells a partition of a step by a commit, and reads the record after the head. So one
@@ -34,10 +34,9 @@ use entity::board::entrant;
 use entity::board::seen::Seen;
 use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
-use entity::member::ban;
 use entity::member::friendship::{self, FRIENDS_MAX};
 use entity::member::merge::{self, Step};
-use entity::member::report;
+use entity::member::{ban, friend_request, report, visibility};
 use entity::sql::begin;
 use entity::{board, member};
 
@@ -290,22 +289,23 @@ async fn finish(deployment: &Deployment, row: &merge::Model, deadline: Instant) 
 }
 
 /// Decides a merge. A target that is no member yet takes over the source's name, region, other
-/// attributes and picture.
+/// attributes, picture and visibility.
 async fn decide(deployment: &Deployment, row: &merge::Model) -> Result<()> {
     let transaction = begin(&deployment.db).await?;
     if merge::advance(&transaction, row, Step::Decided).await? {
         let source = member::find(&transaction, &row.source).await?;
         let target = member::find(&transaction, &row.target).await?;
         if let (Some(source), None) = (source, target) {
-            let attributes = source.other_attributes();
             let change = member::Change {
                 key: row.target.clone(),
-                attributes: Some(attributes),
+                attributes: Some(source.other_attributes()),
                 name: Some(source.name),
                 region: Some(source.region),
                 avatar_url: Some(source.avatar_url),
+                visibility: None,
             };
             member::write(&transaction, change, deployment.clock.now_ms()).await?;
+            visibility::copy(&transaction, &row.source, &row.target).await?;
         }
     }
     Ok(transaction.commit().await?)
@@ -317,6 +317,7 @@ async fn give_friends(deployment: &Deployment, row: &merge::Model) -> Result<()>
     if merge::advance(&transaction, row, Step::Merged).await? {
         let now_ms = deployment.clock.now_ms();
         friendship::give(&transaction, &row.source, &row.target, now_ms).await?;
+        friend_request::give(&transaction, &row.source, &row.target, now_ms).await?;
         entrant::give(&transaction, &row.source, &row.target).await?;
         report::give(&transaction, &row.source, &row.target).await?;
     }

@@ -29,7 +29,7 @@ pub use limits::{Introspection, RateSettings, RequestLimits, Switch};
 pub use live::LiveSettings;
 pub use log::LogSettings;
 pub use retention::RetentionSettings;
-pub use server::{CacheSettings, DailyDiffSettings, DiffAt, HttpSettings, MembersFor};
+pub use server::{CacheSettings, DailyDiffSettings, DiffAt, Friendships, HttpSettings, MembersFor};
 pub use sql::{PoolSettings, SqlSettings};
 pub use stores::Settings;
 pub use submissions::SubmissionSettings;

@@ -1,18 +1,23 @@
 //! Members: everyone who was ranked or named.
 
 pub mod ban;
+pub mod friend_request;
 pub mod friendship;
 pub mod hidden;
 pub mod merge;
 pub mod quarantine;
 pub mod report;
 pub mod search;
+pub mod visibility;
+
+use std::collections::BTreeMap;
 
 use ranking::attribute::{Attributes, REGION};
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, QuerySelect};
 
+use self::visibility::Visibility;
 use crate::audit::Act;
 use crate::sql::begin;
 
@@ -85,6 +90,8 @@ pub struct Change {
     pub avatar_url: Option<Option<String>>,
     /// The attributes besides the region, in place of all that there are.
     pub attributes: Option<Attributes>,
+    /// The visibility to others, which only [`upsert`] sets.
+    pub visibility: Option<Visibility>,
 }
 
 /// The row of a member.
@@ -124,30 +131,37 @@ pub async fn insert_missing(
 }
 
 /// Inserts members or changes them, all or none, with the row of the audit log. Returns their rows,
-/// in the order of the changes.
+/// in the order of the changes, and the changes of their visibility.
+///
+/// # Errors
+/// `LimitExceeded` if too many members would not be public; if SQL does not answer.
 pub async fn upsert(
     db: &DatabaseConnection,
     changes: Vec<Change>,
     now_ms: i64,
     act: &Act,
-) -> Result<Vec<Model>, DbErr> {
+) -> crate::Result<(Vec<Model>, Vec<visibility::Model>)> {
     let keys: Vec<String> = changes.iter().map(|change| change.key.clone()).collect();
+    let visible =
+        changes.iter().filter_map(|change| Some((change.key.clone(), change.visibility?)));
+    let visible: BTreeMap<String, Visibility> = visible.collect();
     let transaction = begin(db).await?;
     for change in changes {
         write(&transaction, change, now_ms).await?;
     }
+    let set = visibility::set(&transaction, &visible).await?;
     let mut rows = vec![];
     for key in keys {
         rows.extend(Entity::find_by_id(key).one(&transaction).await?);
     }
     act.write(&transaction).await?;
     transaction.commit().await?;
-    Ok(rows)
+    Ok((rows, set))
 }
 
 /// Inserts a member or changes it.
 pub async fn write(db: &impl ConnectionTrait, change: Change, now_ms: i64) -> Result<(), DbErr> {
-    let Change { key, name, region, avatar_url, attributes } = change;
+    let Change { key, name, region, avatar_url, attributes, visibility: _ } = change;
     let mut changed = vec![];
     if name.is_some() {
         changed.extend([Column::Name, Column::NameFolded]);

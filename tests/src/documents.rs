@@ -84,6 +84,13 @@ pub const REMOVE_FRIEND: &str = "
         }
     }";
 
+pub const SET_VISIBILITY: &str = "
+    mutation($member: String!, $visibility: MemberVisibility!) {
+        setVisibility(input: { member: $member, visibility: $visibility }) {
+            member { visibility }
+        }
+    }";
+
 pub const NODE: &str = "query($id: ID!) { node(id: $id) { id } }";
 
 /// A member's score of all time on a board.

@@ -5,3 +5,4 @@ mod boards;
 mod matrix;
 mod members;
 mod revocation;
+mod visibility;

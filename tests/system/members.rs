@@ -2,6 +2,7 @@
 
 mod bans;
 mod cheats_day;
+mod consent;
 mod exports;
 mod friend_ranks;
 mod friendships;

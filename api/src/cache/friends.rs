@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use engine::deployment::Deployment;
+use entity::member::friend_request::{
+    self, Asked, FRIEND_REQUESTS_RECEIVED_MAX, FRIEND_REQUESTS_SENT_MAX,
+};
 use entity::member::friendship::{self, FRIENDS_MAX};
 use ranking::id::MemberId;
 use sea_orm::DatabaseConnection;
@@ -67,7 +70,43 @@ impl Friends {
         Ok(())
     }
 
-    /// Ends a friendship; does nothing if there is none.
+    /// Asks a member for its friendship; if that one has asked before, they become friends. Returns
+    /// true if they are. Both must have rows.
+    ///
+    /// # Errors
+    /// `LIMIT_EXCEEDED` for too many requests that wait, or too many friends.
+    pub async fn ask(
+        &self,
+        deployment: &Deployment,
+        asker: &MemberId,
+        asked: &MemberId,
+    ) -> Result<bool> {
+        let Deployment { db, clock, .. } = deployment;
+        let pair = (asker.as_str(), asked.as_str());
+        let outcome = friend_request::ask(db, pair, clock.now_ms(), FRIENDS_MAX as u64).await?;
+        let full = match outcome {
+            Asked::Friends => {
+                self.changed(asker, asked);
+                return Ok(true);
+            }
+            Asked::Waits => return Ok(false),
+            Asked::SentFull => format!(
+                "{asker} has {FRIEND_REQUESTS_SENT_MAX} requests for friendship without an answer, the most that a member may have"
+            ),
+            Asked::ReceivedFull => format!(
+                "{asked} has {FRIEND_REQUESTS_RECEIVED_MAX} requests for friendship to answer, the most that a member may have"
+            ),
+            Asked::FriendsFull { asker: of_asker } => {
+                let member = if of_asker { asker } else { asked };
+                format!(
+                    "{member} already has {FRIENDS_MAX} friends, the most that a member may have"
+                )
+            }
+        };
+        Err(Error::limit_exceeded(full))
+    }
+
+    /// Ends a friendship, or a request for it; does nothing if there is neither.
     pub async fn remove(&self, db: &DatabaseConnection, a: &MemberId, b: &MemberId) -> Result<()> {
         friendship::delete(db, (a.min(b).as_str(), a.max(b).as_str())).await?;
         self.changed(a, b);

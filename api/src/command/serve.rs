@@ -38,6 +38,9 @@ const REQUESTS_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time that a start may still take once the process is to stop. The stop takes its own time.
 const START_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// How long the start waits to learn which members are not public.
+const VISIBILITY_WAIT: Duration = Duration::from_secs(10);
+
 /// The time that executions may outlive their requests.
 const EXECUTIONS_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -127,8 +130,13 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
     let working =
         daily.map(|daily| Working::start(&deployment, &health, &signals, daily, retention));
     let of_app = (deployment.clone(), health.clone());
-    let open = (settings.public_reads, settings.members);
+    let open = (settings.public_reads, settings.members, settings.friendships);
     let app = App::new(of_app, committers, open, players, &pools, &submissions, &caches);
+    if !app.visibilities.wait(VISIBILITY_WAIT).await {
+        tracing::warn!(
+            "the visibility of members is not known yet: no member's name is shown to others"
+        );
+    }
     let app = Arc::new(app);
     let addresses = Addresses::of(&listeners, connections.tls_cert.is_some())?;
     let schema = graphql::schema(app.clone());

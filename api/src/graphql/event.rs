@@ -21,6 +21,7 @@ use super::guard::Needs;
 use super::member::Member;
 use super::price;
 use super::request::{app, state};
+use super::sight::is_hidden;
 use super::submission::ScoreInput;
 use super::types::connection::{Connection, Page, PageCursor};
 use super::types::global_id::GlobalId;
@@ -174,6 +175,9 @@ pub(crate) async fn events_page(
     let Some(board) = board::find(app(ctx), state(ctx), slug).await? else {
         return Ok(None);
     };
+    if is_hidden(ctx, member).await {
+        return Ok(None);
+    }
     let db = &app(ctx).deployment.reads;
     let (Page::Forward { limit, .. } | Page::Backward { limit, .. }) = &page;
     // The mark, the events, their commits, and the voids of some of them.
@@ -213,7 +217,7 @@ pub(crate) async fn find(
     let Some(row) = score_event::find(db, place).await? else {
         return Ok(None);
     };
-    if Needs::HistoryOf(&row.member).met(ctx).is_err() {
+    if Needs::HistoryOf(&row.member).met(ctx).is_err() || is_hidden(ctx, &row.member).await {
         return Ok(None);
     }
     let board = board_row::find(db, row.board_no).await?;

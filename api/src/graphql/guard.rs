@@ -19,6 +19,8 @@ pub(crate) enum Needs<'m> {
     Search,
     /// To see the friends of a member.
     FriendsOf(&'m str),
+    /// To see who asks a member for its friendship.
+    FriendRequestsOf(&'m str),
     /// To see the history of a member.
     HistoryOf(&'m str),
     /// To see the event ids of a member.
@@ -36,6 +38,7 @@ impl Needs<'_> {
         match self {
             Self::Nothing => Ok(()),
             Self::Scope(scope) => state.require(scope).map(drop),
+            Self::FriendRequestsOf(member) => own_or(ctx, member, Scope::Friends),
             _ if is_open => Ok(()),
             Self::Search if members == MembersFor::Tokens => state.require(Scope::Read).map(drop),
             Self::Search => state.require(Scope::Moderate).map(drop),

@@ -9,6 +9,9 @@ pub mod merge;
 pub mod quarantine;
 pub mod report;
 pub mod search;
+pub mod visibility;
+
+use std::sync::Arc;
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
@@ -22,8 +25,10 @@ use super::guard::Needs;
 use super::member::ban::{MemberBan, bans_of};
 use super::member::boards::MemberBoards;
 use super::member::search::MemberTotal;
+use super::member::visibility::{MemberVisibility, visibility_of};
 use super::price::{self, LookUp};
 use super::request::{app, state};
+use super::sight::{hidden_among, is_hidden, sees_everyone};
 use super::standings::entry::Entry;
 use super::standings::{Choice, Standings, StandingsOf};
 use super::types::connection::{Connection, Page, PageCursor};
@@ -62,8 +67,25 @@ impl Member {
         Self { key: row.key.clone(), row: Some(row) }
     }
 
-    /// The members of keys, in their order; `None` for keys without a member.
+    /// The members of keys, in their order; `None` for keys without a member, and for those that
+    /// the client does not see.
     pub(crate) async fn find(
+        ctx: &Context<'_>,
+        keys: &[String],
+    ) -> crate::error::Result<Vec<Option<Self>>> {
+        let mut found = Self::existing(ctx, keys).await?;
+        for member in &mut found {
+            if let Some(key) = member.as_ref().map(|member| member.key.as_str())
+                && is_hidden(ctx, key).await
+            {
+                *member = None;
+            }
+        }
+        Ok(found)
+    }
+
+    /// As [`Self::find`], and those that the client does not see by their visibility.
+    pub(crate) async fn existing(
         ctx: &Context<'_>,
         keys: &[String],
     ) -> crate::error::Result<Vec<Option<Self>>> {
@@ -74,7 +96,7 @@ impl Member {
         let possible = keys.iter().filter(|key| MemberId::new(key).is_ok()).cloned().collect();
         let mut rows = state(ctx).loaders.members(possible).await?;
         if let Some(viewer) = state(ctx).viewer(app(ctx)).await? {
-            state(ctx).spend(price::select(0) + rows.len() as u64 * price::HIDDEN)?;
+            state(ctx).spend(price::select(0) + keys.len() as u64 * price::HIDDEN)?;
             let found: Vec<String> = rows.keys().cloned().collect();
             for chunk in found.chunks(ROWS_MAX) {
                 for hidden in viewer.hidden_of(&app(ctx).deployment.reads, chunk).await? {
@@ -93,11 +115,15 @@ impl Member {
         Ok(keys.iter().map(find).collect())
     }
 
-    /// The row; `None` if SQL has none yet or does not answer.
+    /// The row; `None` if SQL has none yet or does not answer, or the client does not see the
+    /// member.
     ///
     /// # Errors
     /// `LIMIT_EXCEEDED` if the points of the request are spent.
     async fn row(&self, ctx: &Context<'_>) -> crate::error::Result<Option<row::Model>> {
+        if is_hidden(ctx, &self.key).await {
+            return Ok(None);
+        }
         if self.row.is_some() {
             return Ok(self.row.clone());
         }
@@ -119,6 +145,7 @@ impl Member {
         if is_new {
             state(ctx).spend(price::friends(friends.len()))?;
         }
+        let friends = self.seen_friends(ctx, friends).await?;
         let key_of = |cursor: &String| PageCursor::place::<String>(cursor);
         let part = match &page {
             Page::Forward { limit, after } => {
@@ -146,6 +173,24 @@ impl Member {
         Ok(connection)
     }
 
+    /// Those of the member's friends whom the client sees; none if it does not see the member.
+    async fn seen_friends(
+        &self,
+        ctx: &Context<'_>,
+        friends: Arc<[MemberId]>,
+    ) -> crate::error::Result<Arc<[MemberId]>> {
+        if sees_everyone(app(ctx), state(ctx)) {
+            return Ok(friends);
+        }
+        if is_hidden(ctx, &self.key).await {
+            return Ok(Arc::new([]));
+        }
+        let keys = friends.iter().map(MemberId::as_str);
+        let hidden = hidden_among(app(ctx), state(ctx), keys).await;
+        let seen = friends.iter().zip(hidden).filter(|(_, hidden)| !hidden);
+        Ok(seen.map(|(friend, _)| friend.clone()).collect())
+    }
+
     async fn entry_in(
         &self,
         ctx: &Context<'_>,
@@ -156,7 +201,7 @@ impl Member {
             return Ok(None);
         };
         let standings = Standings::choose(app(ctx), &board, choice, state(ctx).now_ms)?;
-        standings.entry_of(ctx, MemberId::new(&self.key)?).await
+        standings.seen_entry_of(ctx, MemberId::new(&self.key)?).await
     }
 }
 
@@ -196,6 +241,12 @@ impl Member {
         Ok(self.row(ctx).await?.and_then(|row| row.avatar_url))
     }
 
+    /// The visibility to others, which `setVisibility` sets; public at first. Hidden for a client
+    /// that does not see the member.
+    async fn visibility(&self, ctx: &Context<'_>) -> Result<MemberVisibility> {
+        Ok(visibility_of(ctx, &self.key).await?)
+    }
+
     /// The time of creation; null for a moment after the first score of the member.
     async fn created_at(&self, ctx: &Context<'_>) -> Result<Option<DateTime>> {
         Ok(self.row(ctx).await?.map(|row| DateTime(row.created_at_ms)))
@@ -215,8 +266,8 @@ impl Member {
         Ok(Some(Box::pin(bans_of(ctx, &self.key)).await?))
     }
 
-    /// The member's friends, ordered by key. For the member's own token and services of scope
-    /// friends, unless `LAUREL_MEMBERS` is public.
+    /// The member's friends whom the client sees, ordered by key. For the member's own token and
+    /// services of scope friends, unless `LAUREL_MEMBERS` is public.
     #[graphql(guard = "Needs::FriendsOf(&self.key)")]
     async fn friends(
         &self,
@@ -230,6 +281,20 @@ impl Member {
     ) -> Result<Option<Connection<Member, MemberTotal>>> {
         let page = Page::new(first, after, last, before)?;
         Ok(Some(Box::pin(self.friends_page(ctx, page)).await?))
+    }
+
+    /// The members who ask this one for its friendship, ordered by key, if `LAUREL_FRIENDSHIPS` is
+    /// mutual-consent; `addFriend` accepts, and `removeFriend` declines. For the member's own token
+    /// and services of scope friends.
+    #[graphql(guard = "Needs::FriendRequestsOf(&self.key)")]
+    async fn friend_requests(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(default = 10, desc = "The number of items, at most 1,000.")] first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+    ) -> Result<Option<Connection<Member, MemberTotal>>> {
+        let page = friendship::requests_page(ctx, &self.key, first, after.as_deref());
+        Ok(Some(Box::pin(page).await?))
     }
 
     /// The boards on which the member has an entry in "all", oldest board first. A board is listed

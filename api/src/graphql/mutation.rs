@@ -40,6 +40,7 @@ use super::member::report::{
     ReportMemberInput, ReportMemberPayload, ResolveReportInput, ResolveReportPayload,
     report_member, resolve_report,
 };
+use super::member::visibility::{SetVisibilityInput, SetVisibilityPayload, set_visibility};
 use super::request::state;
 use super::submission::{SubmitScoresInput, SubmitScoresPayload, submit};
 use super::token::{
@@ -321,8 +322,9 @@ impl Mutation {
     }
 
     /// Makes two members friends of each other; does nothing if they already are. A member has at
-    /// most 10,000 friends. Needs scope friends; a member's own token may only change that member's
-    /// friendships.
+    /// most 10,000 friends. If `LAUREL_FRIENDSHIPS` is mutual-consent, a member's own token asks
+    /// the friend, and they are friends once both have asked. Needs scope friends; a member's own
+    /// token may only change that member's friendships.
     #[graphql(guard = "Needs::Scope(Scope::Friends)")]
     async fn add_friend(
         &self,
@@ -333,8 +335,9 @@ impl Mutation {
         Ok(Some(add_friend(ctx, &input).await?))
     }
 
-    /// Ends a friendship, for both members; does nothing if there is none. Needs scope friends; a
-    /// member's own token may only change that member's friendships.
+    /// Ends a friendship, for both members, or takes back or declines a request for one; does
+    /// nothing if there is none. Needs scope friends; a member's own token may only change that
+    /// member's friendships.
     #[graphql(guard = "Needs::Scope(Scope::Friends)")]
     async fn remove_friend(
         &self,
@@ -343,6 +346,20 @@ impl Mutation {
     ) -> Result<Option<RemoveFriendPayload>> {
         let _change = state(ctx).changes.enter();
         Ok(Some(remove_friend(ctx, &input).await?))
+    }
+
+    /// Sets the clients that see a member by name: all, its friends, or itself alone. It is ranked
+    /// all the same. Others, but for moderators, see its entries without the member, and find none
+    /// by its key. Every server knows it within a second. Needs scope friends; a member's own token
+    /// may only set that of its member.
+    #[graphql(guard = "Needs::Scope(Scope::Friends)")]
+    async fn set_visibility(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The member and its visibility.")] input: SetVisibilityInput,
+    ) -> Result<Option<SetVisibilityPayload>> {
+        let _change = state(ctx).changes.enter();
+        Ok(Some(set_visibility(ctx, &input).await?))
     }
 
     /// Makes an access token. Needs scope admin.

@@ -267,7 +267,17 @@ async fn node(ctx: &Context<'_>, id: &str) -> crate::error::Result<Option<Node>>
         GlobalId::Standings(name) => standings(ctx, name).await?.map(Into::into),
         GlobalId::Entry(name, member) => match standings(ctx, name).await? {
             Some(standings) => {
-                standings.entry_of(ctx, MemberId::new(&member)?).await?.map(Into::into)
+                standings.seen_entry_of(ctx, MemberId::new(&member)?).await?.map(Into::into)
+            }
+            None => None,
+        },
+        GlobalId::AnonymousEntry(name, sealed) => match standings(ctx, name).await? {
+            Some(standings) => {
+                let opened = app(ctx).visibilities.sealing().open(&standings.read.id, &sealed);
+                match opened {
+                    Some(member) => standings.entry_of(ctx, member).await?.map(Into::into),
+                    None => None,
+                }
             }
             None => None,
         },

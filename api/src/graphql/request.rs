@@ -42,7 +42,7 @@ impl RequestState {
         self.principal.as_ref().map_or(&Seen::Public, |principal| &principal.seen)
     }
 
-    /// The client, if some members may be hidden from it.
+    /// The client, if some members may be hidden from it by their boards.
     ///
     /// # Errors
     /// `UNAVAILABLE` if SQL must be asked and does not answer.
@@ -51,7 +51,7 @@ impl RequestState {
             return Ok(None);
         }
         let member = self.principal.as_ref().and_then(|principal| principal.member.clone());
-        Ok(Some(Viewer { seen: self.seen().clone(), member }))
+        Ok(Some(Viewer { seen: self.seen().clone(), member, sees_hidden: true }))
     }
 
     /// Spends points on work that is about to be done, beyond what the text of the query costs.

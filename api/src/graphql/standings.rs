@@ -2,6 +2,7 @@
 
 pub mod attempts;
 pub mod choice;
+pub(crate) mod cursor;
 pub(crate) mod dense;
 pub mod distribution;
 pub mod entries;
@@ -22,8 +23,9 @@ use super::board::Board;
 use super::board::window::BoardWindow;
 use super::guard::Needs;
 use super::member::friend::{FriendEntry, FriendTotal, FriendsPage, friends_page};
-use super::price::{self, LookUp};
+use super::price;
 use super::request::state;
+use super::sight::is_hidden;
 use super::standings::attempts::Attempts;
 use super::standings::distribution::{
     BUCKETS_DEFAULT, ScoreBucket, distribution, rank_of_percentile,
@@ -38,7 +40,7 @@ use super::types::scalar::{DateTime, Decimal, int};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
-use crate::loader::{Found, Place};
+use crate::loader::Found;
 
 pub(crate) use choice::{Choice, StandingsOf};
 
@@ -81,20 +83,6 @@ impl Standings {
             period: id.period.clone(),
             segment: id.segment.clone(),
         }
-    }
-
-    /// A member's entry, by the loader of the request.
-    pub(crate) async fn entry_of(
-        &self,
-        ctx: &Context<'_>,
-        member: MemberId,
-    ) -> crate::error::Result<Option<Entry>> {
-        let price = price::entries(&self.read, 1);
-        price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price)?;
-        let place = Place { standings: self.read.clone(), key: member.clone() };
-        let found = state(ctx).loaders.entry(place).await?;
-        price::pay_position(ctx, &self.read, found.as_ref().map_or(0, |found| found.position))?;
-        Ok(found.map(|found| Entry::new(self.clone(), member, found)))
     }
 }
 
@@ -196,7 +184,7 @@ impl Standings {
         ctx: &Context<'_>,
         #[graphql(desc = "The member's key.")] member: String,
     ) -> Result<Option<Entry>> {
-        Ok(self.entry_of(ctx, member_id("member", &member)?).await?)
+        Ok(self.seen_entry_of(ctx, member_id("member", &member)?).await?)
     }
 
     /// A member's attempts in the period, whatever the segment; null if the window has no
@@ -219,7 +207,12 @@ impl Standings {
     ) -> Result<Option<Vec<Option<Entry>>>> {
         let members = member_ids("members", &members)?;
         state(ctx).spend(price::entries(&self.read, members.len()))?;
-        let found = Box::pin(state(ctx).loaders.entries(&self.read, &members)).await?;
+        let mut found = Box::pin(state(ctx).loaders.entries(&self.read, &members)).await?;
+        for (found, member) in found.iter_mut().zip(&members) {
+            if found.is_some() && is_hidden(ctx, member.as_str()).await {
+                *found = None;
+            }
+        }
         let deepest = found.iter().flatten().map(|found| found.position).max().unwrap_or(0);
         price::pay_position(ctx, &self.read, deepest)?;
         let entry = |(found, member): (Option<Found>, MemberId)| {

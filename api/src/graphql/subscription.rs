@@ -16,6 +16,7 @@ use super::board::named;
 use super::guard::Needs;
 use super::price;
 use super::request::{app, state};
+use super::sight::is_hidden;
 use super::standings::entries::EntryConnection;
 use super::standings::entry::Entry;
 use super::standings::{Standings, StandingsOf};
@@ -116,6 +117,10 @@ impl Subscription {
             following.part(ctx, &standings, Want::Entry(member.clone())).await?
         else {
             return Err(Error::internal(&"an entry was followed, and a page came").into());
+        };
+        let found = match is_hidden(ctx, member.as_str()).await {
+            true => None,
+            false => found,
         };
         let entry = found.map(|found| Entry::new(standings, member, found));
         Ok(once(std::future::ready(entry)))

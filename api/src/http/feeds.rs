@@ -8,8 +8,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use entity::member::visibility::Visibility;
 use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
+use ranking::id::MemberId;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
@@ -21,6 +23,7 @@ use super::rates::{Client, RetryAfter};
 use super::response::server_error;
 use super::sockets::Memory;
 use crate::access::Principal;
+use crate::access::scope::Scope;
 use crate::error::ErrorCode;
 use crate::graphql::subscription::Following;
 use crate::live::RETRY_PAUSE;
@@ -86,19 +89,23 @@ struct Subscribed {
 
 impl Feeds {
     /// Subscribes a client.
-    pub fn subscribe(
+    pub async fn subscribe(
         &self,
         service: &Service,
         client: Client,
         principal: Option<&Principal>,
         operation: Arc<Operation>,
     ) -> BoxStream<'static, Arc<Update>> {
+        let is_personal = match principal {
+            Some(principal) => operation.is_personal() || is_special(service, principal).await,
+            None => false,
+        };
         let memory = match service.sockets.hold(&client, operation.bytes) {
             Ok(memory) => memory,
             Err(error) => return one(Update::refusal(vec![server_error(error)])),
         };
         let rights = principal.map(|principal| {
-            let member = principal.member.clone().filter(|_| operation.is_personal());
+            let member = principal.member.clone().filter(|_| is_personal);
             Arc::new(Principal { member, ..principal.rights() })
         });
         let question = Question { text: operation.question(), rights };
@@ -155,6 +162,34 @@ impl Drop for Feed {
             feeds.remove(&self.question);
         }
     }
+}
+
+/// True if a client may see members by name whom others with its rights do not see: itself, or a
+/// friend. One that becomes so later sees them once it subscribes again.
+async fn is_special(service: &Service, principal: &Principal) -> bool {
+    let app = &service.app;
+    let Some(own) = principal.member.as_deref() else {
+        return false;
+    };
+    // Without its member it would be a moderator who sees all.
+    if principal.may(Scope::Moderate) {
+        return true;
+    }
+    if app.visibilities.are_all_public() {
+        return false;
+    }
+    if app.visibilities.of(own) != Some(Visibility::Public) {
+        return true;
+    }
+    let Ok(own) = MemberId::new(own) else {
+        return false;
+    };
+    let Ok((friends, _)) = app.friends.of(&app.deployment.lookups, &own).await else {
+        return true;
+    };
+    let is_for_friends =
+        |friend: &MemberId| app.visibilities.of(friend.as_str()) != Some(Visibility::Public);
+    friends.iter().any(is_for_friends)
 }
 
 /// Executes a document after each change, and hands its answers out. As long as no client pays for

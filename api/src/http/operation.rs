@@ -26,7 +26,8 @@ use crate::graphql::subscription::Following;
 use crate::loader::Loaders;
 
 /// Fields whose answers depend on the member that the client is.
-const PERSONAL: [&str; 5] = ["friends", "events", "eventId", "mergedInto", "viewer"];
+const PERSONAL: [&str; 7] =
+    ["friends", "friendRequests", "events", "eventId", "mergedInto", "viewer", "visibility"];
 
 /// An operation that was checked.
 pub struct Operation {
@@ -259,7 +260,9 @@ pub fn answers(
             Err(errors) => return one(Update::refusal(errors)),
         };
         if operation.kind == OperationType::Subscription {
-            return service.feeds.subscribe(&service, client, principal.as_deref(), operation);
+            let subscribed =
+                service.feeds.subscribe(&service, client, principal.as_deref(), operation);
+            return subscribed.await;
         }
         let executed = operation.execute(&service, principal, &Following::default()).await;
         let update = Update::new(executed, service.live.push_bytes_max, 1);

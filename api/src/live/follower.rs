@@ -10,6 +10,7 @@ use futures::future::join_all;
 use ranking::commit::{Commit, Head};
 use ranking::id::{BoardNo, PartitionNo};
 use ranking::store::Store;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::Topics;
@@ -28,6 +29,8 @@ pub struct Follower {
     topics: Weak<Topics>,
     deployment: Deployment,
     store: Store,
+    /// Tells of members who hide, or show themselves.
+    visibility: watch::Receiver<u64>,
     /// The last known head of each partition; `None` if its commits were not followed.
     heads: Vec<Option<Head>>,
     /// When the topics of a partition turn again, as boards are cached for a moment.
@@ -44,11 +47,16 @@ enum Touched {
 
 impl Follower {
     /// Follows nothing yet.
-    pub fn new(topics: &Arc<Topics>, deployment: &Deployment) -> Self {
+    pub fn new(
+        topics: &Arc<Topics>,
+        deployment: &Deployment,
+        visibility: watch::Receiver<u64>,
+    ) -> Self {
         Self {
             topics: Arc::downgrade(topics),
             store: deployment.store.for_reads(),
             deployment: deployment.clone(),
+            visibility,
             heads: vec![],
             again_at: vec![],
         }
@@ -75,6 +83,10 @@ impl Follower {
     async fn look(&mut self, topics: &Topics) {
         let now_ms = self.deployment.clock.now_ms();
         topics.followed().iter().for_each(|topic| topic.look_at_clock(now_ms));
+        if self.visibility.has_changed().unwrap_or(false) {
+            self.visibility.mark_unchanged();
+            topics.followed().iter().for_each(|topic| topic.turn());
+        }
         let Ok(heads) = self.store.heads().await else {
             // When Redis is back, anything may have changed.
             self.heads.clear();

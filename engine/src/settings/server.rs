@@ -17,6 +17,10 @@ pub struct HttpSettings {
     /// self (searches for moderators only).
     #[arg(long, env = "LAUREL_MEMBERS", default_value = "tokens", value_name = "WHO")]
     pub members: MembersFor,
+    /// The consent that a friendship needs: server (that of either member, or of the game's server)
+    /// or mutual-consent (that of both members; a service makes friends at once).
+    #[arg(long, env = "LAUREL_FRIENDSHIPS", default_value = "server", value_name = "CONSENT")]
+    pub friendships: Friendships,
     /// Leaves the background work to `laurel worker`.
     #[arg(long)]
     pub no_workers: bool,
@@ -43,6 +47,15 @@ pub enum MembersFor {
     /// As above, and searches for moderators.
     #[value(name = "self")]
     Itself,
+}
+
+/// The consent that a friendship needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Friendships {
+    /// That of one: each token of scope friends makes friends at once.
+    Server,
+    /// That of both members. A service makes friends at once.
+    MutualConsent,
 }
 
 /// The sizes of the server's caches, and the age of their contents.

@@ -4,6 +4,7 @@ use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, Condition, QuerySelect};
 
+use super::friend_request;
 use crate::sql::{begin, insert_chunked};
 
 /// The most friends of one member.
@@ -42,15 +43,39 @@ pub async fn friends(db: &impl ConnectionTrait, member: &str) -> Result<Vec<Stri
     Ok(friends)
 }
 
-/// Makes two members friends; does nothing if they are. If one of them would have more than
-/// `friends_max` friends, writes nothing and returns the key of that member.
+/// True if two members are friends, the smaller key first.
+pub async fn are(db: &impl ConnectionTrait, (low, high): (&str, &str)) -> Result<bool, DbErr> {
+    let row = Entity::find_by_id((low.to_owned(), high.to_owned())).one(db).await?;
+    Ok(row.is_some())
+}
+
+/// Makes two members friends, and ends a request of one of them; does nothing if they are. If one
+/// of them would have more than `friends_max` friends, writes nothing and returns the key of that
+/// member.
 pub async fn insert<'a>(
     db: &DatabaseConnection,
-    (low, high): (&'a str, &'a str),
+    pair: (&'a str, &'a str),
     now_ms: i64,
     friends_max: u64,
 ) -> Result<Option<&'a str>, DbErr> {
     let transaction = begin(db).await?;
+    friend_request::delete(&transaction, pair).await?;
+    let full = insert_in(&transaction, pair, now_ms, friends_max).await?;
+    match full {
+        None => transaction.commit().await?,
+        Some(_) => transaction.rollback().await?,
+    }
+    Ok(full)
+}
+
+/// As [`insert`], as a part of a transaction, which must not be committed if one of them would have
+/// too many friends.
+pub(super) async fn insert_in<'a>(
+    db: &impl ConnectionTrait,
+    (low, high): (&'a str, &'a str),
+    now_ms: i64,
+    friends_max: u64,
+) -> Result<Option<&'a str>, DbErr> {
     let row = ActiveModel {
         low: Set(low.to_owned()),
         high: Set(high.to_owned()),
@@ -58,16 +83,14 @@ pub async fn insert<'a>(
     };
     let known =
         OnConflict::columns([Column::Low, Column::High]).do_nothing_on([Column::Low]).to_owned();
-    Entity::insert(row).on_conflict(known).exec_without_returning(&transaction).await?;
+    Entity::insert(row).on_conflict(known).exec_without_returning(db).await?;
     for member in [low, high] {
         let of_member = Condition::any().add(Column::Low.eq(member)).add(Column::High.eq(member));
-        let count = Entity::find().filter(of_member).count(&transaction).await?;
+        let count = Entity::find().filter(of_member).count(db).await?;
         if count > friends_max {
-            transaction.rollback().await?;
             return Ok(Some(member));
         }
     }
-    transaction.commit().await?;
     Ok(None)
 }
 
@@ -95,8 +118,10 @@ pub async fn give(
     Ok(())
 }
 
-/// Ends a friendship; does nothing if there is none.
-pub async fn delete(db: &impl ConnectionTrait, (low, high): (&str, &str)) -> Result<(), DbErr> {
-    Entity::delete_by_id((low.to_owned(), high.to_owned())).exec(db).await?;
-    Ok(())
+/// Ends a friendship, or a request of one of them; does nothing if there is neither.
+pub async fn delete(db: &DatabaseConnection, (low, high): (&str, &str)) -> Result<(), DbErr> {
+    let transaction = begin(db).await?;
+    friend_request::delete(&transaction, (low, high)).await?;
+    Entity::delete_by_id((low.to_owned(), high.to_owned())).exec(&transaction).await?;
+    transaction.commit().await
 }

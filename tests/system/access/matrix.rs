@@ -29,11 +29,12 @@ const BOARDS: [&str; 3] = ["open", "shut", "none"];
 pub(super) const OF_NEW_BOARDS: [&str; 2] = ["Mutation.createBoard", "Mutation.deleteBoard"];
 
 /// Fields of objects that are not for everyone, each with a query of it about a public board.
-const OF_OBJECTS: [(&str, &str); 10] = [
+const OF_OBJECTS: [(&str, &str); 11] = [
     ("Board.quarantine", "{ board(slug: \"open\") { quarantine { edges { cursor } } } }"),
     ("Board.reports", "{ board(slug: \"open\") { reports { edges { cursor } } } }"),
     ("Member.bans", "{ member(key: \"ann\") { bans { since } } }"),
     ("Member.events", "{ member(key: \"ann\") { events(board: \"open\") { totalCount } } }"),
+    ("Member.friendRequests", "{ member(key: \"ann\") { friendRequests { totalCount } } }"),
     ("Member.friends", "{ member(key: \"ann\") { friends { totalCount } } }"),
     ("Node.AuditEntry", "{ node(id: \"auditEntry:1\") { id } }"),
     ("Node.MemberReport", "{ node(id: \"memberReport:1\") { id } }"),

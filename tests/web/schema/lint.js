@@ -47,6 +47,7 @@ const FORWARD_ONLY = [
   'Board.reports',
   'Board.segments',
   'Member.boards',
+  'Member.friendRequests',
   'IntegrityRun.findings',
   'Query.accessTokens',
   'Query.integrityRuns',

@@ -23,6 +23,7 @@ use crate::graphql::audit::writer::Audit;
 use crate::graphql::event::amendment::on_present_board;
 use crate::graphql::price;
 use crate::graphql::request::{app, state};
+use crate::graphql::sight::is_hidden;
 use crate::graphql::standings::member_id;
 use crate::graphql::types::scalar::int;
 
@@ -99,7 +100,8 @@ impl Entrants {
         let (app, no) = (app(ctx), self.0.row.no);
         let (db, member) = (&app.deployment.reads, member.as_str());
         let row = async { Ok::<_, Error>(entrant::of(db, no, member).await?) };
-        Ok(Some(app.health.sql.read(row).await?.is_some()))
+        let has_joined = app.health.sql.read(row).await?.is_some();
+        Ok(Some(has_joined && !is_hidden(ctx, member).await))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::cache::boards::CachedBoard;
 use crate::graphql::board::Board;
 use crate::graphql::price;
 use crate::graphql::request::{app, state};
+use crate::graphql::sight::is_hidden;
 use crate::graphql::standings::entry::Entry;
 use crate::graphql::standings::{Choice, Standings, StandingsOf};
 use crate::graphql::types::connection::{PageCursor, limit};
@@ -70,6 +71,9 @@ pub(crate) async fn page(
     let place = place.map_err(|error| error.at("after"))?;
     state(ctx).spend(price::select(limit + 1))?;
     let db = &app(ctx).deployment.reads;
+    if is_hidden(ctx, key).await {
+        return Ok(MemberBoards::new(place.is_some(), false));
+    }
     let (rows, has_next) = row::of_member(db, key, state(ctx).seen(), place, limit).await?;
     let mut page = MemberBoards::new(place.is_some(), has_next);
     for row in rows {

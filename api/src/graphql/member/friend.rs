@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::graphql::guard::Needs;
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
+use crate::graphql::sight::{hidden_among, is_hidden, sees_everyone};
 use crate::graphql::standings::entry::Entry;
 use crate::graphql::standings::{Standings, member_id};
 use crate::graphql::types::connection::{Connection, EntryCursor, PageCursor, limit};
@@ -79,7 +80,7 @@ pub(crate) async fn friends_page(
         }
         None => (standings.clone(), None),
     };
-    let all = ranking(ctx, &list, &member).await?;
+    let all = seen_ranking(ctx, &list, &member).await?;
     state(ctx).spend(price::entries(&list.read, limit.min(all.len())))?;
     let is_wanted = |(_, place): &(u64, &Place)| {
         (page.include_missing || place.ranked().is_some())
@@ -114,11 +115,31 @@ pub(crate) async fn find(
     Needs::FriendsOf(member).met(ctx)?;
     let _reading = state(ctx).loaders.reading();
     let member = MemberId::new(member)?;
-    let all = ranking(ctx, standings, &member).await?;
+    let all = seen_ranking(ctx, standings, &member).await?;
     state(ctx).spend(price::entries(&standings.read, 1))?;
     let place = (1..).zip(all.iter()).find(|(_, place)| place.member().as_str() == friend);
     let found = friends(ctx, standings, &member, place.as_slice()).await?;
     Ok(found.into_iter().next().map(|(_, friend)| friend))
+}
+
+/// The ranking of a member and its friends whom the client sees, in order; without an entry if it
+/// does not see the member.
+async fn seen_ranking(
+    ctx: &Context<'_>,
+    list: &Standings,
+    member: &MemberId,
+) -> crate::error::Result<Arc<[Place]>> {
+    if is_hidden(ctx, member.as_str()).await {
+        return Ok(Arc::new([Place::Missing(member.clone())]));
+    }
+    let all = ranking(ctx, list, member).await?;
+    if sees_everyone(app(ctx), state(ctx)) {
+        return Ok(all);
+    }
+    let keys = all.iter().map(|place| place.member().as_str());
+    let hidden = hidden_among(app(ctx), state(ctx), keys).await;
+    let seen = all.iter().zip(hidden).filter(|(_, hidden)| !hidden);
+    Ok(seen.map(|(place, _)| place.clone()).collect())
 }
 
 /// The ranking of a member and its friends, in order.

@@ -11,6 +11,7 @@ use ranking::id::MemberId;
 use serde_json::json;
 
 use super::Member;
+use super::visibility::MemberVisibility;
 use crate::error::Error;
 use crate::graphql::audit::writer::Audit;
 use crate::graphql::board::display::picture_url;
@@ -34,6 +35,8 @@ pub struct MemberInput {
     /// All attributes besides the region, at most 8, in place of those that the member has; null
     /// or an empty list removes them, absent keeps them. Scores accepted later count by them.
     attributes: MaybeUndefined<Vec<AttributeInput>>,
+    /// The visibility to others; absent or null keeps it, which is public at first.
+    visibility: Option<MemberVisibility>,
 }
 
 /// An attribute of a member or a score, by which boards may have segments.
@@ -97,8 +100,9 @@ pub(crate) async fn upsert(
     let one = keys.iter().filter(|_| keys.len() == 1);
     audit.note(|act| one.fold(act.after(value), |act, key| act.on_member(key)));
     let now_ms = app.deployment.clock.now_ms();
-    let rows = member::upsert(&app.deployment.db, changes, now_ms, &audit.act()).await?;
+    let (rows, hidden) = member::upsert(&app.deployment.db, changes, now_ms, &audit.act()).await?;
     audit.written();
+    app.visibilities.apply(&hidden);
     for row in &rows {
         app.last_attributes.insert(row.key.clone(), Arc::new(row.attributes()));
     }
@@ -115,6 +119,7 @@ fn change(input: MemberInput) -> crate::error::Result<member::Change> {
         region: asked(input.region, |region| text("region", region))?,
         avatar_url: asked(input.avatar_url, |address| picture_url("avatarUrl", &address))?,
         attributes: attributes(input.attributes)?,
+        visibility: input.visibility.map(Into::into),
     })
 }
 

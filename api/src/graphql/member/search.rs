@@ -14,6 +14,7 @@ use super::Member;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
+use crate::graphql::sight::searcher;
 use crate::graphql::types::connection::{Connection, Page, PageCursor, no_cursor};
 use crate::graphql::types::scalar::int;
 use crate::loader::totals::Total;
@@ -73,7 +74,7 @@ pub(crate) async fn search(
         Error::bad_input("invalid prefix: expected 1 to 128 bytes without control characters")
             .at("prefix")
     })?;
-    let viewer = state(ctx).viewer(app(ctx)).await?;
+    let viewer = searcher(app(ctx), state(ctx)).await?;
     let prefix = Prefix::new(prefix, viewer);
     let limit = match Page::new(first, None, None, None)? {
         Page::Forward { limit, .. } | Page::Backward { limit, .. } => limit,

@@ -10,6 +10,7 @@ use super::{Read, Standings};
 use crate::error::Result;
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
+use crate::graphql::sight::is_hidden;
 use crate::graphql::types::scalar::int;
 use crate::loader::Place;
 
@@ -41,7 +42,11 @@ impl Standings {
         let read = Arc::new(Read::new(&app(ctx).deployment.store, board, id, period.clone()));
         price::pay(state(ctx), LookUp::Entry(&read.id, &member), price::entries(&read, 1))?;
         let place = Place { standings: read.clone(), key: member };
-        let found = state(ctx).loaders.entry(place).await?;
+        let found = match is_hidden(ctx, place.key.as_str()).await {
+            // As for one that there is not.
+            true => None,
+            false => state(ctx).loaders.entry(place).await?,
+        };
         price::pay_position(ctx, &read, found.as_ref().map_or(0, |found| found.position))?;
         let used = found.map_or(0, |found| read.rules.state(counts, period, found.key).score);
         let used = int(used.unsigned_abs())?;

@@ -6,7 +6,6 @@ use async_graphql::{Context, InputObject};
 use engine::read::choice::{self, PeriodChoice, Unreadable};
 use entity::board::check_segment;
 use ranking::shown;
-use ranking::store::read::RankedEntry;
 use ranking::submission::effect::Effect;
 
 use super::Standings;
@@ -148,19 +147,6 @@ impl Standings {
         let (window, rules) = (self.read.id.window, &self.read.rules);
         let last = window.period_before(&self.read.period, &rules.calendar)?;
         last.map(|period| self.filled(app, period)).transpose()
-    }
-
-    /// The place of a page cursor, if there is one, and the standings in which the page continues.
-    pub(crate) fn resume(
-        &self,
-        app: &App,
-        cursor: Option<&str>,
-    ) -> crate::error::Result<(Self, Option<RankedEntry>)> {
-        let Some(cursor) = cursor else {
-            return Ok((self.clone(), None));
-        };
-        let (list, cursor) = self.list_of(app, cursor)?;
-        Ok((list, Some(cursor.place()?)))
     }
 
     /// A page cursor, and the standings in which it continues.

@@ -21,7 +21,10 @@ use ranking::store::read::RankedEntry;
 use super::Standings;
 use super::entry::Entry;
 use super::score_range::ScoreRange;
-use crate::graphql::types::connection::{EntryCursor, PageCursor};
+use crate::app::SharedApp;
+use crate::graphql::request::RequestState;
+use crate::graphql::sight::{hidden_among, sees_everyone};
+use crate::graphql::types::connection::PageCursor;
 use crate::graphql::types::scalar::int;
 
 /// A list of entries.
@@ -47,8 +50,17 @@ impl OutputType for Entries {
     ) -> ServerResult<Value> {
         let mut picks = Picks::default();
         if picks.add(ctx, &ctx.item.node) {
-            let now_ms = ctx.data_unchecked::<crate::graphql::request::RequestState>().now_ms;
-            let values = self.0.iter().map(|entry| picks.of(entry, now_ms));
+            let state = ctx.data_unchecked::<RequestState>();
+            let app = ctx.data_unchecked::<SharedApp>();
+            let keys = self.0.iter().map(Entry::member_key);
+            let hidden = match sees_everyone(app, state) {
+                true => vec![],
+                false => hidden_among(app, state, keys).await,
+            };
+            let values = self.0.iter().enumerate().map(|(index, entry)| {
+                let is_hidden = hidden.get(index).copied().unwrap_or(false);
+                picks.of(entry, (!is_hidden).then(|| entry.member_key()), state.now_ms)
+            });
             if let Some(values) = values.collect() {
                 return Ok(Value::List(values));
             }
@@ -95,8 +107,9 @@ impl Picks {
         })
     }
 
-    /// The selected fields of an entry; `None` if one of them cannot be computed.
-    fn of(&self, entry: &Entry, now_ms: i64) -> Option<Value> {
+    /// The selected fields of an entry, without its member if the client does not see that; `None`
+    /// if one of them cannot be computed.
+    fn of(&self, entry: &Entry, member: Option<&str>, now_ms: i64) -> Option<Value> {
         let mut fields = IndexMap::with_capacity(self.0.len());
         for (key, pick) in &self.0 {
             let value = match pick {
@@ -109,8 +122,12 @@ impl Picks {
                     .shown_reached_at()
                     .map_or(Value::Null, |at| async_graphql::ScalarType::to_value(&at)),
                 Pick::Member(asked) => {
+                    let Some(member_key) = member else {
+                        fields.insert(key.clone(), Value::Null);
+                        continue;
+                    };
                     let member = asked.iter().map(|(key, is_type)| {
-                        let text = if *is_type { "Member" } else { entry.member_key() };
+                        let text = if *is_type { "Member" } else { member_key };
                         (key.clone(), Value::from(text))
                     });
                     Value::Object(member.collect())
@@ -176,8 +193,8 @@ impl EntryConnection {
         Self { range, ..self }
     }
 
-    fn cursor(&self, entry: &RankedEntry) -> PageCursor {
-        EntryCursor::new(&self.list.read.id, Some(entry.key), &entry.member).encode()
+    async fn cursor(&self, ctx: &Context<'_>, entry: &RankedEntry) -> PageCursor {
+        self.list.cursor_of(ctx, entry.key, &entry.member).await
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry> {
@@ -189,21 +206,29 @@ impl EntryConnection {
 #[Object]
 impl EntryConnection {
     /// Information to aid in pagination.
-    async fn page_info(&self) -> PageInfo {
-        let cursor = |entry: &RankedEntry| self.cursor(entry).0;
+    async fn page_info(&self, ctx: &Context<'_>) -> PageInfo {
+        let mut ends = [None, None];
+        for (end, entry) in ends.iter_mut().zip([self.placed.first(), self.placed.last()]) {
+            if let Some(entry) = entry {
+                *end = Some(self.cursor(ctx, entry).await.0);
+            }
+        }
+        let [start_cursor, end_cursor] = ends;
         PageInfo {
             has_previous_page: self.has_previous,
             has_next_page: self.has_next,
-            start_cursor: self.placed.first().map(cursor),
-            end_cursor: self.placed.last().map(cursor),
+            start_cursor,
+            end_cursor,
         }
     }
 
     /// A list of edges.
-    async fn edges(&self) -> Vec<Edge<PageCursor, Entry, EmptyFields>> {
-        let cursors = self.placed.iter().map(|entry| self.cursor(entry));
-        let edges = cursors.zip(self.entries());
-        edges.map(|(cursor, entry)| Edge::new(cursor, entry)).collect()
+    async fn edges(&self, ctx: &Context<'_>) -> Vec<Edge<PageCursor, Entry, EmptyFields>> {
+        let mut edges = Vec::with_capacity(self.placed.len());
+        for (placed, entry) in self.placed.iter().zip(self.entries()) {
+            edges.push(Edge::new(self.cursor(ctx, placed).await, entry));
+        }
+        edges
     }
 
     /// A list of nodes.

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorCode};
 use crate::graphql::member::Member;
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
-use crate::graphql::types::connection::EntryCursor;
+use crate::graphql::sight::is_hidden;
 use crate::graphql::types::global_id::GlobalId;
 use crate::graphql::types::scalar::{DateTime, Decimal, Json, int};
 use crate::loader::{Bound, EntryMaker, Found};
@@ -79,6 +79,11 @@ impl Entry {
         self.member.as_str()
     }
 
+    /// True if the client does not see the member.
+    async fn is_anonymous(&self, ctx: &Context<'_>) -> bool {
+        is_hidden(ctx, self.member.as_str()).await
+    }
+
     fn state(&self) -> State {
         let read = &self.standings.read;
         read.rules.state(read.id.window, &read.period, self.found.key)
@@ -88,9 +93,19 @@ impl Entry {
 /// A member's score and rank in standings.
 #[Object]
 impl Entry {
-    /// The global id: "entry:<slug>.<number>:<window>:<period>:<segment>:<member>".
-    pub(crate) async fn id(&self) -> ID {
-        GlobalId::Entry(self.standings.name(), self.member.to_string()).to_text().into()
+    /// The global id: "entry:<slug>.<number>:<window>:<period>:<segment>:<member>"; without the key
+    /// of a member that the client does not see, "anonymousEntry:" and a text in its place.
+    pub(crate) async fn id(&self, ctx: &Context<'_>) -> ID {
+        let name = self.standings.name();
+        let id = match self.is_anonymous(ctx).await {
+            true => {
+                let sealing = app(ctx).visibilities.sealing();
+                let sealed = sealing.seal(&self.standings.read.id, &self.member);
+                GlobalId::AnonymousEntry(name, sealed)
+            }
+            false => GlobalId::Entry(name, self.member.to_string()),
+        };
+        id.to_text().into()
     }
 
     /// The standings that have the entry.
@@ -98,9 +113,10 @@ impl Entry {
         self.standings.clone()
     }
 
-    /// The member.
-    async fn member(&self) -> Member {
-        Member::named(self.member.as_str())
+    /// The member; null if it has set its visibility so that the client does not see it.
+    async fn member(&self, ctx: &Context<'_>) -> Option<Member> {
+        let is_anonymous = self.is_anonymous(ctx).await;
+        (!is_anonymous).then(|| Member::named(self.member.as_str()))
     }
 
     /// The rank, from 1.
@@ -161,10 +177,11 @@ impl Entry {
 
     /// The metadata of the score that made the entry: with BEST, of the best one, and of equal ones
     /// the earliest; with LATEST, of the latest one; with SUM, of the last one that was added. Null
-    /// if that score has none. It needs SQL: UNAVAILABLE while that does not answer.
+    /// if that score has none, or the client does not see the member. It needs SQL: UNAVAILABLE
+    /// while that does not answer.
     async fn metadata(&self, ctx: &Context<'_>) -> Result<Option<Json>> {
         let Standings { board, read, .. } = &self.standings;
-        if !board.board.has_metadata {
+        if !board.board.has_metadata || self.is_anonymous(ctx).await {
             return Ok(None);
         }
         let look_up = LookUp::Metadata(&read.id, &self.member);
@@ -193,8 +210,8 @@ impl Entry {
     }
 
     /// The page cursor of the entry, for `after` and `before` of `top`.
-    async fn cursor(&self) -> String {
-        EntryCursor::new(&self.standings.read.id, Some(self.found.key), &self.member).encode().0
+    async fn cursor(&self, ctx: &Context<'_>) -> String {
+        self.standings.cursor_of(ctx, self.found.key, &self.member).await.0
     }
 
     /// The entry that is ranked one higher, which is the next to overtake; null for the first one.

@@ -1,4 +1,4 @@
-//! Pages of entries.
+//! Pages of entries, and single ones.
 
 use std::sync::Arc;
 
@@ -9,13 +9,15 @@ use ranking::store::read::RankedEntry;
 use tokio::time::Instant;
 
 use super::Standings;
+use super::cursor::Side;
 use super::entries::EntryConnection;
 use super::entry::Entry;
 use super::score_range::ScoreRange;
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
+use crate::graphql::sight::is_hidden;
 use crate::graphql::types::connection::Page;
-use crate::loader::{Bound, Found};
+use crate::loader::{Bound, Found, Place};
 
 impl Standings {
     pub(crate) async fn page(
@@ -28,7 +30,7 @@ impl Standings {
         let _reading = state.loaders.reading();
         match page {
             Page::Forward { limit, after } => {
-                let (list, after) = self.resume(app, after.as_deref())?;
+                let (list, after) = self.resume(ctx, after.as_deref(), Side::After).await?;
                 let (mut position, mut entries) = match &after {
                     Some(place) => {
                         state.spend(price::page(&list.read, limit))?;
@@ -53,7 +55,7 @@ impl Standings {
                 Ok(list.connection(entries, position, position > 0, has_next))
             }
             Page::Backward { limit, before } => {
-                let (list, before) = self.resume(app, before.as_deref())?;
+                let (list, before) = self.resume(ctx, before.as_deref(), Side::Before).await?;
                 state.spend(price::page(&list.read, limit))?;
                 let page = app.reader.backward(&list.read, before.as_ref(), limit + 1);
                 let (end, mut entries) = state.loaders.read(page).await?;
@@ -94,6 +96,36 @@ impl Standings {
         state(ctx).loaders.page(&self.read, position, limit).await
     }
 
+    /// A member's entry, if the client sees the member.
+    pub(crate) async fn seen_entry_of(
+        &self,
+        ctx: &Context<'_>,
+        member: MemberId,
+    ) -> crate::error::Result<Option<Entry>> {
+        if is_hidden(ctx, member.as_str()).await {
+            // It costs as much as one that there is not.
+            let price = price::entries(&self.read, 1);
+            price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price)?;
+            price::pay_position(ctx, &self.read, 0)?;
+            return Ok(None);
+        }
+        self.entry_of(ctx, member).await
+    }
+
+    /// A member's entry, by the loader of the request.
+    pub(crate) async fn entry_of(
+        &self,
+        ctx: &Context<'_>,
+        member: MemberId,
+    ) -> crate::error::Result<Option<Entry>> {
+        let price = price::entries(&self.read, 1);
+        price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price)?;
+        let place = Place { standings: self.read.clone(), key: member.clone() };
+        let found = state(ctx).loaders.entry(place).await?;
+        price::pay_position(ctx, &self.read, found.as_ref().map_or(0, |found| found.position))?;
+        Ok(found.map(|found| Entry::new(self.clone(), member, found)))
+    }
+
     /// The entries around a member, its own included, by the loader of the request.
     pub(crate) async fn around(
         &self,
@@ -105,6 +137,9 @@ impl Standings {
         let _reading = state(ctx).loaders.reading();
         let price = price::around(app(ctx), &self.read, above + below);
         price::pay(state(ctx), LookUp::Around(&self.read.id, &member, above, below), price)?;
+        if is_hidden(ctx, member.as_str()).await {
+            return Ok(vec![]);
+        }
         let around = state(ctx).loaders.around(&self.read, member, above, below).await?;
         let Some((first, placed)) = around else { return Ok(vec![]) };
         price::pay_position(ctx, &self.read, first)?;

@@ -8,6 +8,7 @@ use ranking::score::rank_key::RankKey;
 use ranking::store::read::RankedEntry;
 
 use super::Standings;
+use super::cursor::Side;
 use super::entries::EntryConnection;
 use crate::error::{Error, Result};
 use crate::graphql::price;
@@ -101,7 +102,7 @@ impl Standings {
         let reader = &app(ctx).reader;
         match page {
             Page::Forward { after, .. } => {
-                let (list, after) = self.resume(app(ctx), after.as_deref())?;
+                let (list, after) = self.resume(ctx, after.as_deref(), Side::After).await?;
                 let front = place(range.from.map_or(RankKey::from_i64(0), Ok)?)?;
                 let start = after.clone().filter(|after| *after > front).unwrap_or(front);
                 let read = reader.forward(&list.read, &start, limit + 2);
@@ -117,7 +118,7 @@ impl Standings {
                 Ok(list.connection(entries, position, after.is_some(), has_next).within(range))
             }
             Page::Backward { before, .. } => {
-                let (list, before) = self.resume(app(ctx), before.as_deref())?;
+                let (list, before) = self.resume(ctx, before.as_deref(), Side::Before).await?;
                 let end = range.behind.map(place).transpose()?;
                 let given = before.is_some();
                 let end = match (before, end) {

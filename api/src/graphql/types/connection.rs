@@ -136,6 +136,9 @@ pub fn limit_or(name: &str, count: Option<i32>, default: usize) -> Result<usize>
 /// Stands for the rank key in the cursor of a member without an entry.
 const NO_KEY: i64 = -1;
 
+/// The beginning of a sealed key in a cursor.
+const SEALED: char = '\u{1}';
+
 /// A page cursor of standings: the place of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryCursor(i64, u32, String, String, String, i64, String);
@@ -143,6 +146,16 @@ pub struct EntryCursor(i64, u32, String, String, String, i64, String);
 impl EntryCursor {
     /// The cursor of an entry, or of a member without one.
     pub fn new(id: &StandingsId, key: Option<RankKey>, member: &MemberId) -> Self {
+        Self::of(id, key, member.to_string())
+    }
+
+    /// The cursor of an entry whose member the client does not see, by its sealed key.
+    pub fn sealed(id: &StandingsId, key: Option<RankKey>, sealed: &str) -> Self {
+        // It is no member's: keys have no control characters.
+        Self::of(id, key, format!("{SEALED}{sealed}"))
+    }
+
+    fn of(id: &StandingsId, key: Option<RankKey>, member: String) -> Self {
         Self(
             id.board.0,
             id.generation,
@@ -150,8 +163,18 @@ impl EntryCursor {
             id.window.to_string(),
             id.period.clone(),
             key.map_or(NO_KEY, RankKey::to_i64),
-            member.to_string(),
+            member,
         )
+    }
+
+    /// The sealed key, if the cursor has one.
+    pub fn seal(&self) -> Option<&str> {
+        self.6.strip_prefix(SEALED)
+    }
+
+    /// The cursor with the member whose key was sealed.
+    pub fn opened(self, member: &MemberId) -> Self {
+        Self(self.0, self.1, self.2, self.3, self.4, self.5, member.to_string())
     }
 
     /// The number and generation of the board.

@@ -1,8 +1,8 @@
 //! Global ids, as readable text: `board:redis.7`, `member:u42`, `window:redis.7:daily`,
 //! `period:redis.7:daily:2025-09-03`, `standings:redis.7:daily:2025-09-03:`,
-//! `entry:redis.7:all:all::u42`, `friendEntry:redis.7:all:all::u42:u43`, `event:3:120:0`, `job:17`,
-//! `integrityRun:5`, `finding:5:0`, `accessToken:57c22c6e00b5`,
-//! `quarantined:9`, `auditEntry:4`, `memberReport:2`.
+//! `entry:redis.7:all:all::u42`, `anonymousEntry:redis.7:all:all::Zm9v`,
+//! `friendEntry:redis.7:all:all::u42:u43`, `event:3:120:0`, `job:17`, `integrityRun:5`,
+//! `finding:5:0`, `accessToken:57c22c6e00b5`, `quarantined:9`, `auditEntry:4`, `memberReport:2`.
 //!
 //! A board has its slug and its number, which is never used again, so that another board of the
 //! same slug is another object.
@@ -28,6 +28,8 @@ pub enum GlobalId {
     Standings(StandingsName),
     /// A member's entry in standings.
     Entry(StandingsName, String),
+    /// The entry in standings of a member that the client does not see, by its sealed key.
+    AnonymousEntry(StandingsName, String),
     /// A member's friend in standings: the member, the friend.
     FriendEntry(StandingsName, String, String),
     /// An event.
@@ -82,6 +84,9 @@ impl GlobalId {
             }
             Self::Standings(name) => format!("standings:{}", name.to_text()),
             Self::Entry(name, member) => format!("entry:{}:{member}", name.to_text()),
+            Self::AnonymousEntry(name, sealed) => {
+                format!("anonymousEntry:{}:{sealed}", name.to_text())
+            }
             Self::FriendEntry(name, member, friend) => {
                 format!("friendEntry:{}:{}:{friend}", name.to_text(), escape(member))
             }
@@ -117,6 +122,11 @@ impl GlobalId {
                 let [board, window, period, segment, member] = parts(rest)?;
                 let name = StandingsName::parse([board, window, period, segment])?;
                 Some(Self::Entry(name, member.to_owned()))
+            }
+            "anonymousEntry" => {
+                let [board, window, period, segment, sealed] = parts(rest)?;
+                let name = StandingsName::parse([board, window, period, segment])?;
+                Some(Self::AnonymousEntry(name, sealed.to_owned()))
             }
             "friendEntry" => {
                 let [board, window, period, segment, member, friend] = parts(rest)?;

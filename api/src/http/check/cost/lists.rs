@@ -10,7 +10,7 @@ use crate::graphql::types::connection::PAGE_DEFAULT;
 
 /// Fields that answer with a page, each with its default length. Their `nodes` and `edges` count
 /// for each item, and their other fields once.
-pub(super) const PAGES: [(&str, usize); 14] = [
+pub(super) const PAGES: [(&str, usize); 15] = [
     ("accessTokens", PAGE_DEFAULT),
     ("auditLog", PAGE_DEFAULT),
     ("reports", PAGE_DEFAULT),
@@ -19,6 +19,7 @@ pub(super) const PAGES: [(&str, usize); 14] = [
     ("top", PAGE_DEFAULT),
     ("boards", PAGE_DEFAULT),
     ("friends", PAGE_DEFAULT),
+    ("friendRequests", PAGE_DEFAULT),
     ("periods", PAGE_DEFAULT),
     ("events", PAGE_DEFAULT),
     ("searchMembers", PAGE_DEFAULT),

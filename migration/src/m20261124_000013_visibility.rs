@@ -1,0 +1,71 @@
+//! The visibility of members to others, and requests for friendship.
+
+use sea_orm_migration::prelude::*;
+use sea_orm_migration::sea_orm::DbBackend;
+
+use crate::m20261122_000001_tables::in_dialect;
+use crate::statement::run;
+
+#[derive(DeriveMigrationName)]
+pub(crate) struct Migration;
+
+/// The tables that this step makes.
+pub(crate) const TABLES: [&str; 3] = ["visibility_head", "member_visibility", "friend_request"];
+
+/// The statements of all databases. `{text}`, `{id}` and `{step}` are compared by bytes, as those
+/// of the first step. The head has one row: the number of the last change, the members who are not
+/// public, and the secret that hides their keys. A request has one row whichever way it goes, as a
+/// friendship has.
+const STATEMENTS: [&str; 6] = [
+    r#"CREATE TABLE "visibility_head" (
+        "id" INTEGER NOT NULL PRIMARY KEY CHECK ("id" = 1),
+        "change_no" BIGINT NOT NULL,
+        "members" BIGINT NOT NULL,
+        "secret" {text} NOT NULL
+    )"#,
+    r#"CREATE TABLE "member_visibility" (
+        "member" {id} NOT NULL PRIMARY KEY REFERENCES "member" ("key"),
+        "visibility" {step} NOT NULL CHECK ("visibility" IN ('PUBLIC', 'FRIENDS', 'HIDDEN')),
+        "change_no" BIGINT NOT NULL
+    )"#,
+    r#"CREATE UNIQUE INDEX "member_visibility_change" ON "member_visibility" ("change_no")"#,
+    r#"CREATE TABLE "friend_request" (
+        "low" {id} NOT NULL REFERENCES "member" ("key"),
+        "high" {id} NOT NULL REFERENCES "member" ("key"),
+        "asker" {id} NOT NULL,
+        "asked" {id} NOT NULL,
+        "created_at_ms" BIGINT NOT NULL,
+        PRIMARY KEY ("low", "high"),
+        CHECK ("low" < "high")
+    )"#,
+    r#"CREATE INDEX "friend_request_asked" ON "friend_request" ("asked", "asker")"#,
+    r#"CREATE INDEX "friend_request_asker" ON "friend_request" ("asker")"#,
+];
+
+#[async_trait::async_trait]
+impl MigrationTrait for Migration {
+    /// As the first step.
+    fn use_transaction(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        let backend = manager.get_database_backend();
+        let step = match backend {
+            DbBackend::Postgres => r#"TEXT COLLATE "C""#,
+            DbBackend::MySql => text!("VARCHAR(16)"),
+            _ => "TEXT",
+        };
+        for statement in STATEMENTS {
+            run(manager, &in_dialect(&statement.replace("{step}", step), backend)?).await?;
+        }
+        Ok(())
+    }
+
+    async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        for table in TABLES.into_iter().rev() {
+            run(manager, &format!(r#"DROP TABLE "{table}""#)).await?;
+        }
+        Ok(())
+    }
+}
