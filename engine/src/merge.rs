@@ -7,8 +7,8 @@
 //!    `REFUSED`: every partition frees both members, and then the record goes.
 //! 2. `DECIDED`. Board by board, the target gets a copy of each score of the source that counts.
 //!    Once SQL has all copies of a board, the source is removed from it.
-//! 3. `MERGED`. The target has the source's friends, requests for friendship, places on boards and
-//!    reports. Every partition marks the source as merged, and holds the target no longer.
+//! 3. `MERGED`. The target has the source's friends, requests, places on boards and reports. Every
+//!    partition marks the source as merged, and holds the target no longer.
 //! 4. `DONE`.
 //!
 //! A process tells a partition of a step by a commit, and reads the record after the head. So one
@@ -305,8 +305,7 @@ async fn decide(deployment: &Deployment, row: &merge::Model) -> Result<()> {
                 visibility: None,
             };
             member::write(&transaction, change, deployment.clock.now_ms()).await?;
-            let visibility = visibility::of(&transaction, &row.source).await?;
-            visibility::set(&transaction, &[(row.target.clone(), visibility)].into()).await?;
+            visibility::copy(&transaction, &row.source, &row.target).await?;
         }
     }
     Ok(transaction.commit().await?)

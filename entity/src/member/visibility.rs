@@ -163,10 +163,15 @@ async fn of_members(
     Ok(found)
 }
 
-/// The visibility of a member.
-pub async fn of(db: &impl ConnectionTrait, member: &str) -> Result<Visibility, DbErr> {
-    let row = Entity::find_by_id(member).one(db).await?;
-    Ok(row.map_or(Visibility::Public, |row| row.visibility))
+/// Gives a member the visibility of another one. Part of a transaction.
+///
+/// # Errors
+/// As [`set`].
+pub async fn copy(db: &impl ConnectionTrait, from: &str, to: &str) -> Result<()> {
+    if let Some(row) = Entity::find_by_id(from).one(db).await? {
+        set(db, &[(to.to_owned(), row.visibility)].into()).await?;
+    }
+    Ok(())
 }
 
 /// At most `limit` members whose last change comes after a number, by the numbers.

@@ -100,8 +100,7 @@ pub(crate) async fn upsert(
     let one = keys.iter().filter(|_| keys.len() == 1);
     audit.note(|act| one.fold(act.after(value), |act, key| act.on_member(key)));
     let now_ms = app.deployment.clock.now_ms();
-    let act = audit.act();
-    let (rows, hidden) = member::upsert(&app.deployment.db, changes, now_ms, &act).await?;
+    let (rows, hidden) = member::upsert(&app.deployment.db, changes, now_ms, &audit.act()).await?;
     audit.written();
     app.visibilities.apply(&hidden);
     for row in &rows {

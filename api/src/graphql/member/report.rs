@@ -183,7 +183,12 @@ pub(crate) async fn report_member(
     }
     let keys = [member.to_string(), reporter.to_string()];
     let arguments = ["input.member", "input.reporter"];
-    let found = Member::find(ctx, &keys).await?;
+    let is_service =
+        state(ctx).principal.as_ref().is_some_and(|principal| principal.member.is_none());
+    let found = match is_service {
+        true => Member::existing(ctx, &keys).await?,
+        false => Member::find(ctx, &keys).await?,
+    };
     for ((key, argument), found) in keys.iter().zip(arguments).zip(&found) {
         if found.is_none() {
             let message = format!("there is no member {}", shown(key));
