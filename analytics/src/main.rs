@@ -8,6 +8,7 @@
 //! | [`archive`] | old events into files, and out of SQL |
 //! | [`chain`] | commits followed from one to the next; histories written to a file, and verified |
 //! | [`import`], [`export`], [`generate`] | events from, standings to a file; synthetic events |
+//! | [`member`] | all that is kept of a member, as one document |
 //! | [`what_if`], [`report`] | standings under other rules; a page of pictures about a board |
 //! | [`upkeep`] | windows rolled, past periods sealed |
 //! | [`file`] | CSV, NDJSON or Parquet; files that exist whole or not at all |
@@ -26,6 +27,7 @@ mod frame;
 mod generate;
 mod import;
 mod job;
+mod member;
 mod rebuild;
 mod report;
 mod upkeep;
@@ -44,11 +46,11 @@ use engine::settings::stores::Missing;
 use engine::settings::{LogSettings, StoreArguments};
 use entity::board;
 use futures::FutureExt;
-use ranking::window::Window;
 use sea_orm::QueryOrder;
 use serde::Serialize;
 
 use job::stop::Stop;
+use rebuild::arguments::{RebuildArguments, RestoreArguments};
 use rebuild::{reshard, restore};
 
 /// The exit status for differences found.
@@ -88,6 +90,9 @@ enum Command {
     /// Writes all entries of the standings of a board, in rank order, to a CSV, NDJSON or Parquet
     /// file.
     Export(On<export::Arguments>),
+    /// Writes everything that SQL and the archive keep of one member, as one JSON document. It needs
+    /// no Redis, and works beside a server.
+    ExportMember(On<member::Arguments>),
     /// Computes the standings of a board under other rules, from the same history, and the members
     /// that would move. It changes nothing.
     WhatIf(On<what_if::Arguments>),
@@ -139,35 +144,6 @@ struct OutputArguments {
     stop_with_stdin: bool,
 }
 
-#[derive(Debug, Args)]
-struct RebuildArguments {
-    /// The board's slug.
-    #[arg(long)]
-    board: String,
-    /// The one window to rebuild; by default every window.
-    #[arg(long, conflicts_with = "shards")]
-    window: Option<Window>,
-    /// Moves the board to another number of shards while people play: a power of two up to the
-    /// number of partitions.
-    #[arg(long, conflicts_with = "exclusive")]
-    shards: Option<u16>,
-    /// Takes Redis for itself: one command loads each shard, faster, while Redis answers no other
-    /// client.
-    #[arg(long)]
-    exclusive: bool,
-}
-
-#[derive(Debug, Args)]
-struct RestoreArguments {
-    /// The slug of a board: all its standings are rebuilt from its history.
-    #[arg(long)]
-    board: Option<String>,
-    /// Takes Redis for itself: one command loads each shard, faster, while Redis answers no other
-    /// client.
-    #[arg(long)]
-    exclusive: bool,
-}
-
 impl Command {
     /// The arguments common to all jobs; no stores for a job that needs none.
     fn common(&self) -> (&OutputArguments, &LogSettings, Option<&StoreArguments>) {
@@ -182,6 +158,7 @@ impl Command {
             Self::Archive(job) => on(job),
             Self::Import(job) => on(job),
             Self::Export(job) => on(job),
+            Self::ExportMember(job) => on(job),
             Self::WhatIf(job) => on(job),
             Self::Report(job) => on(job),
             Self::History(job) => on(job),
@@ -248,6 +225,10 @@ async fn run(command: Command) -> Result<ExitCode> {
         .connect_sql(command.if_missing())
         .await
         .context("the database cannot be opened")?;
+    if let Command::ExportMember(job) = command {
+        member::export_until(stop, settings, db, job.own, json).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let deployment = settings.open(db).await.context("the stores cannot be opened")?;
     let outcome = work_until(stop, &deployment, command, json).await;
     deployment.close().await;
@@ -367,7 +348,9 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         Command::History(job) => {
             print_outcome(json, &chain::history::history(deployment, &job.own).await?)?;
         }
-        Command::Generate(_) | Command::Verify(_) => unreachable!("`run` does them"),
+        Command::ExportMember(_) | Command::Generate(_) | Command::Verify(_) => {
+            unreachable!("`run` does them")
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@
 //! stage and put in place with it, as [`Staged`] describes. Memory is bounded by the largest
 //! partition's share. One partition is folded while another is loaded.
 
+pub(crate) mod arguments;
 pub(crate) mod reshard;
 pub(crate) mod restore;
 mod rows;

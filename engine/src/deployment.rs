@@ -113,7 +113,10 @@ impl Deployment {
 }
 
 /// A transaction that reads a consistent state of a database. The caller rolls it back.
-pub(crate) async fn view(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
+///
+/// # Errors
+/// If SQL does not answer.
+pub async fn view(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
     let view = match db.get_database_backend() {
         DbBackend::Sqlite => begin(db).await?,
         _ => {

@@ -2,6 +2,7 @@
 
 mod bans;
 mod cheats_day;
+mod exports;
 mod friend_ranks;
 mod friendships;
 mod profiles;

@@ -37,6 +37,16 @@ impl OutFile {
         Ok(self.file.try_clone()?)
     }
 
+    /// As [`Self::finish`], unless something has the name by now.
+    ///
+    /// # Errors
+    /// As [`Self::finish`], and if something has the name.
+    pub fn finish_new(self) -> Result<()> {
+        let linked =
+            self.file.sync_all().and_then(|()| std::fs::hard_link(&self.temporary, &self.path));
+        linked.with_context(|| format!("{} cannot be written", display_path(&self.path)))
+    }
+
     /// Gives the file its name once the disk has all of it. An existing file is replaced.
     ///
     /// # Errors

@@ -19,6 +19,8 @@ pub enum BatchCommand {
     Import(Passed),
     /// Writes the standings of a board to a file, in rank order.
     Export(Passed),
+    /// Writes everything that is kept of a member, as one JSON document.
+    ExportMember(Passed),
     /// Rebuilds standings from the history, or moves a board to another number of shards.
     Rebuild(Passed),
     /// Compares the history with the standings in SQL and in Redis, and repairs them.
@@ -57,6 +59,7 @@ pub fn run(command: BatchCommand) -> Result<()> {
     let (name, passed) = match command {
         BatchCommand::Import(passed) => ("import", passed),
         BatchCommand::Export(passed) => ("export", passed),
+        BatchCommand::ExportMember(passed) => ("export-member", passed),
         BatchCommand::Rebuild(passed) => ("rebuild", passed),
         BatchCommand::Diff(passed) => ("diff", passed),
         BatchCommand::Restore(passed) => ("restore", passed),

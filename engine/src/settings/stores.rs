@@ -251,7 +251,7 @@ impl Settings {
 
     /// The directories that each file of the archive is in: the archive's own, and that of the
     /// second copies if there are any.
-    pub(crate) fn archive_places(&self) -> Vec<PathBuf> {
+    pub fn archive_places(&self) -> Vec<PathBuf> {
         let copies = self.archive_copy_dir.clone();
         [Some(self.archive_place()), copies].into_iter().flatten().collect()
     }
