@@ -1,12 +1,13 @@
 //! A member's events in the files of the archive, file by file.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::{Context, Result, bail};
 use entity::archive::archive_file::{self, Column, State};
 use entity::history::score_event;
 use polars::prelude::{Expr, col, lit};
 use ranking::board::Board;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
-use std::path::PathBuf;
 use tokio::task::block_in_place;
 
 use super::Kept;
@@ -51,13 +52,13 @@ fn intact(kept: &Kept<'_>, row: &archive_file::Model) -> Result<PathBuf> {
     )
 }
 
-/// The member's events in a file, in order; with `amendments`, its removals and voids alone.
+/// The member's events in a file that meet a condition, in order; all of them without one.
 ///
 /// # Errors
 /// If the file cannot be read.
 pub(super) fn events_in(
     kept: &Kept<'_>,
-    path: &std::path::Path,
+    path: &Path,
     which: Option<Expr>,
 ) -> Result<Vec<Archived>> {
     let own = col("member").eq(lit(kept.key()));
