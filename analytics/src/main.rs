@@ -90,8 +90,8 @@ enum Command {
     /// Writes all entries of the standings of a board, in rank order, to a CSV, NDJSON or Parquet
     /// file.
     Export(On<export::Arguments>),
-    /// Writes everything that SQL and the archive keep of one member, as one JSON document. It needs
-    /// no Redis, and works beside a server.
+    /// Writes everything that SQL and the archive keep of one member, as one JSON document. It
+    /// needs no Redis, and works beside a server.
     ExportMember(On<member::Arguments>),
     /// Computes the standings of a board under other rules, from the same history, and the members
     /// that would move. It changes nothing.

@@ -236,10 +236,10 @@ async fn write(
         commits: cursors.into_iter().map(CommitOf::of).collect(),
         key: kept.key().to_owned(),
     };
-    document.begin(None, Shape::Object, &head)?;
+    document.open(None, Shape::Object, &head)?;
     of_member::write(&kept, document).await?;
     let numbers = on_board::write_all(&kept, document, job).await?;
-    document.end()?;
+    document.close()?;
     Ok((as_of, numbers))
 }
 

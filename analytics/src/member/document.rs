@@ -70,7 +70,7 @@ impl Document {
     ///
     /// # Errors
     /// If `head` has no JSON form.
-    pub fn begin(
+    pub fn open(
         &mut self,
         name: Option<&'static str>,
         shape: Shape,
@@ -87,7 +87,7 @@ impl Document {
     ///
     /// # Errors
     /// The system's.
-    pub fn end(&mut self) -> io::Result<bool> {
+    pub fn close(&mut self) -> io::Result<bool> {
         let Some(level) = self.levels.pop() else { return Ok(false) };
         if level.is_written {
             self.out.write_all(if level.shape == Shape::Object { b"\n}" } else { b"\n]" })?;
@@ -191,24 +191,24 @@ mod tests {
         ) {
             let kept = Kept::default();
             let mut document = Document::new(BufWriter::new(Box::new(kept.clone())));
-            document.begin(None, Shape::Object, &json!({ "format": 1 })).unwrap();
+            document.open(None, Shape::Object, &json!({ "format": 1 })).unwrap();
             document.field("member", &None::<u8>).unwrap();
-            document.begin(Some("boards"), Shape::List, &()).unwrap();
+            document.open(Some("boards"), Shape::List, &()).unwrap();
             let mut expected = vec![];
             for (no, list) in lists.iter().enumerate() {
-                document.begin(None, Shape::Object, &json!({ "no": no })).unwrap();
-                document.begin(Some("events"), Shape::List, &()).unwrap();
+                document.open(None, Shape::Object, &json!({ "no": no })).unwrap();
+                document.open(Some("events"), Shape::List, &()).unwrap();
                 for item in list {
                     document.item(item).unwrap();
                 }
-                document.end().unwrap();
-                prop_assert_eq!(document.end().unwrap(), !list.is_empty());
+                document.close().unwrap();
+                prop_assert_eq!(document.close().unwrap(), !list.is_empty());
                 if !list.is_empty() {
                     expected.push(json!({ "no": no, "events": list }));
                 }
             }
-            document.end().unwrap();
-            document.end().unwrap();
+            document.close().unwrap();
+            document.close().unwrap();
             prop_assert_eq!(document.items(), 1 + lists.iter().flatten().count() as u64);
             document.finish().unwrap();
             let said: Value = serde_json::from_slice(&kept.0.lock().unwrap()).unwrap();

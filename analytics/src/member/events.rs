@@ -118,7 +118,7 @@ impl<'a> Events<'a> {
     /// # Errors
     /// As [`Self::of`], or if the document cannot be written.
     pub(super) async fn write(&self, document: &mut Document) -> Result<u64> {
-        document.begin(Some("events"), Shape::List, &())?;
+        document.open(Some("events"), Shape::List, &())?;
         let mut count = 0;
         for file in &self.files {
             for (row, accepted_at_ms) in archived::events_in(self.kept, file, None)? {
@@ -151,7 +151,7 @@ impl<'a> Events<'a> {
                 break;
             }
         }
-        document.end()?;
+        document.close()?;
         Ok(count)
     }
 

@@ -159,20 +159,20 @@ pub(super) async fn list<E: EntityTrait, T: Serialize>(
 where
     E::Model: Send,
 {
-    document.begin(Some(name), Shape::List, &())?;
+    document.open(Some(name), Shape::List, &())?;
     let mut rows = rows.stream(view).await?;
     while let Some(row) = rows.try_next().await? {
         if let Some(item) = item(row)? {
             document.item(&item)?;
         }
     }
-    document.end()?;
+    document.close()?;
     Ok(())
 }
 
 async fn write_friends(kept: &Kept<'_>, document: &mut Document) -> Result<()> {
     use friendship::Column::{High, Low};
-    document.begin(Some("friends"), Shape::List, &())?;
+    document.open(Some("friends"), Shape::List, &())?;
     for own in [Low, High] {
         let rows = friendship::Entity::find().filter(own.eq(kept.key()));
         let mut rows = rows.order_by_asc(Low).order_by_asc(High).stream(kept.view).await?;
@@ -181,7 +181,7 @@ async fn write_friends(kept: &Kept<'_>, document: &mut Document) -> Result<()> {
             document.item(&Friend { member, since: Time(row.created_at_ms) })?;
         }
     }
-    document.end()?;
+    document.close()?;
     Ok(())
 }
 
@@ -204,14 +204,14 @@ async fn write_bans(kept: &Kept<'_>, document: &mut Document) -> Result<()> {
         since: Time(terms.since_ms),
         is_being_lifted,
     };
-    document.begin(Some("bans"), Shape::List, &())?;
+    document.open(Some("bans"), Shape::List, &())?;
     for terms in bans {
         document.item(&of(terms, false))?;
     }
     for terms in lifting {
         document.item(&of(terms, true))?;
     }
-    document.end()?;
+    document.close()?;
     Ok(())
 }
 

@@ -93,7 +93,7 @@ pub(super) async fn write_all(
     job: &Job,
 ) -> Result<Numbers> {
     let mut numbers = Numbers::default();
-    document.begin(Some("boards"), Shape::List, &())?;
+    document.open(Some("boards"), Shape::List, &())?;
     let mut last = 0;
     loop {
         let rows = board::after(kept.view, last).await?;
@@ -107,13 +107,13 @@ pub(super) async fn write_all(
                 title: &row.title,
                 deleted_at: row.deleted_at_ms.map(Time),
             };
-            document.begin(None, Shape::Object, &head)?;
+            document.open(None, Shape::Object, &head)?;
             numbers.events += write(kept, &row.to_ranking()?, document).await?;
-            numbers.boards += u64::from(document.end()?);
+            numbers.boards += u64::from(document.close()?);
             job.advance(1);
         }
     }
-    document.end()?;
+    document.close()?;
     Ok(numbers)
 }
 
@@ -157,7 +157,7 @@ async fn write_sealed(kept: &Kept<'_>, board: &Board, document: &mut Document) -
         .order_by_asc(No)
         .into_model::<SealedRow>();
     let mut rows = rows.stream(kept.view).await?;
-    document.begin(Some("sealedEntries"), Shape::List, &())?;
+    document.open(Some("sealedEntries"), Shape::List, &())?;
     while let Some(row) = rows.try_next().await? {
         let window: Window = row.window.parse()?;
         document.item(&SealedEntry {
@@ -168,7 +168,7 @@ async fn write_sealed(kept: &Kept<'_>, board: &Board, document: &mut Document) -
             period_start: Time(row.start_ms),
         })?;
     }
-    document.end()?;
+    document.close()?;
     Ok(())
 }
 

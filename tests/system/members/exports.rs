@@ -28,7 +28,7 @@ async fn played(sql: Sql) -> (Arc<Deployment>, Api) {
     change_friends(&api, ADD_FRIEND, ("m1", "m2")).await;
     let token = ["--scope", "submit", "--member", "m1", "--name", "phone"];
     deployment.new_token(&token).await;
-    api.create_board(json!({ "slug": "c", "decimals": 2 })).await;
+    api.create_board(json!({ "slug": "c", "decimals": 2, "maxScore": "1000" })).await;
     submit_durably(&api, "c", json!([{ "member": "guest", "score": "7.25", "eventId": "g" }]))
         .await;
     merge(&api, "guest", "m1").await;
