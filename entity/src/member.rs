@@ -1,6 +1,7 @@
 //! Members: everyone who was ranked or named.
 
 pub mod ban;
+pub mod erasure;
 pub mod friendship;
 pub mod hidden;
 pub mod merge;

@@ -14,6 +14,7 @@ mod m20261124_000009_attributes;
 mod m20261124_000010_token_names;
 mod m20261124_000011_token_rights;
 mod m20261124_000012_fair_play;
+mod m20261124_000015_erasures;
 mod statement;
 
 use std::sync::Arc;
@@ -47,6 +48,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261124_000010_token_names::Migration),
             Box::new(m20261124_000011_token_rights::Migration),
             Box::new(m20261124_000012_fair_play::Migration),
+            Box::new(m20261124_000015_erasures::Migration),
         ]
     }
 }
@@ -143,6 +145,7 @@ pub fn tables() -> Vec<String> {
     tables.extend(m20261124_000007_merges::TABLES.map(str::to_owned));
     tables.extend(m20261124_000008_entrants::TABLES.map(str::to_owned));
     tables.extend(m20261124_000012_fair_play::TABLES.map(str::to_owned));
+    tables.extend(m20261124_000015_erasures::TABLES.map(str::to_owned));
     tables
 }
 

@@ -2,6 +2,7 @@
 
 mod bans;
 mod cheats_day;
+mod erasures;
 mod exports;
 mod friend_ranks;
 mod friendships;
