@@ -12,12 +12,15 @@ use entity::member::erasure::{self, Model, Step};
 use jiff::Timestamp;
 use ranking::id::MemberId;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::{connect, open};
 
 /// How long the command works on an erasure before it leaves the rest to the background work.
 const ERASE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// How long to wait before it goes on with an erasure that another process works on.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// The most receipts that are listed.
 const RECEIPTS_MAX: u64 = 1000;
@@ -69,9 +72,19 @@ pub async fn run(command: EraseCommand) -> Result<()> {
 
 async fn erase_from(deployment: &Deployment, member: &MemberId) -> Result<Model> {
     let deadline = Instant::now() + ERASE_TIMEOUT;
-    match erase(deployment, member, deadline).await.context("the member was not erased")? {
-        Erased::Done(row) | Erased::UnderWay(row) => Ok(row),
-        Erased::NoSuchMember => bail!("no such member: expected the key of a member"),
+    loop {
+        let erased = erase(deployment, member, deadline).await;
+        let row = match erased.context("the member was not erased")? {
+            Erased::Done(row) => return Ok(row),
+            Erased::UnderWay(row) => row,
+            Erased::NoSuchMember => bail!("no such member: expected the key of a member"),
+        };
+        // The background work may have gone on with it, and may end it.
+        sleep(AGAIN).await;
+        let now = erasure::find(&deployment.db, &row.id).await?.unwrap_or(row);
+        if now.step == Step::Done || Instant::now() >= deadline {
+            return Ok(now);
+        }
     }
 }
 
