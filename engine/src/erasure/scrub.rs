@@ -125,7 +125,7 @@ async fn delete_some(
     Ok(true)
 }
 
-/// What partitions remember of the ids of some events.
+/// The ids of some events, as partitions remember them.
 ///
 /// The ids of a board that moved may be in the member's present partition, too.
 async fn seen_of(
