@@ -5,6 +5,7 @@ mod backup;
 pub mod batch;
 mod checkpoint;
 mod demo;
+mod erase;
 mod migrate;
 mod serve;
 mod token;
@@ -69,6 +70,9 @@ enum Command {
     /// Joins a Redis and a database that do not know each other, or are of different pasts; without
     /// --yes it shows what would be lost.
     Adopt(Box<AdoptArguments>),
+    /// Erases a member, and lists the receipts of such erasures.
+    #[command(subcommand)]
+    Erase(erase::EraseCommand),
     /// Prints the GraphQL schema.
     Schema,
     #[command(flatten)]
@@ -127,6 +131,7 @@ pub async fn run(parsed: Parsed<Arguments>) -> Result<()> {
         Command::Migrate(command) => migrate::run(command).await,
         Command::Backup(command) => backup::run(command).await,
         Command::Adopt(arguments) => adopt::run(*arguments).await,
+        Command::Erase(command) => erase::run(command).await,
         Command::Schema => {
             print!("{}", graphql::sdl());
             Ok(())

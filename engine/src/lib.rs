@@ -29,6 +29,7 @@
 //! | [`backup`] | a copy of SQL and the archive in files, and a deployment made of one |
 //! | [`merge`] | one member merged into another, on all boards |
 //! | [`ban`], [`quarantine`] | members taken off boards and put back; scores that are released |
+//! | [`erasure`] | everything of a member deleted, with a receipt |
 //! | [`job`] | leases: one job of a kind at a time on a board |
 //! | [`audit`] | the acts of operators at a command line |
 //!
@@ -39,6 +40,7 @@ pub mod backup;
 pub mod ban;
 pub mod board;
 pub mod deployment;
+pub mod erasure;
 pub mod failpoint;
 pub mod history;
 pub mod integrity;

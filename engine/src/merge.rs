@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use crate::ban::check_unbanned;
 use crate::deployment::Deployment;
+use crate::erasure::check_not_erasing;
 use crate::failpoint;
 use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};
@@ -127,6 +128,7 @@ pub(crate) async fn check_takes_part_in_none(
     member: &MemberId,
 ) -> Result<()> {
     check_unmerged(deployment, &[member.as_str()]).await?;
+    check_not_erasing(deployment, &[member.as_str()]).await?;
     match merge::other(&deployment.db, member.as_str(), member.as_str()).await? {
         Some(row) => Err(refusal(&row).into()),
         None => Ok(()),

@@ -1,6 +1,7 @@
 //! Members: everyone who was ranked or named.
 
 pub mod ban;
+pub mod erasure;
 pub mod friend_request;
 pub mod friendship;
 pub mod hidden;

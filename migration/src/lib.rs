@@ -16,6 +16,7 @@ mod m20261124_000011_token_rights;
 mod m20261124_000012_fair_play;
 mod m20261124_000013_visibility;
 mod m20261124_000014_audit;
+mod m20261124_000015_erasures;
 mod statement;
 
 use std::sync::Arc;
@@ -51,6 +52,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261124_000012_fair_play::Migration),
             Box::new(m20261124_000013_visibility::Migration),
             Box::new(m20261124_000014_audit::Migration),
+            Box::new(m20261124_000015_erasures::Migration),
         ]
     }
 }
@@ -149,6 +151,7 @@ pub fn tables() -> Vec<String> {
     tables.extend(m20261124_000012_fair_play::TABLES.map(str::to_owned));
     tables.extend(m20261124_000013_visibility::TABLES.map(str::to_owned));
     tables.extend(m20261124_000014_audit::TABLES.map(str::to_owned));
+    tables.extend(m20261124_000015_erasures::TABLES.map(str::to_owned));
     tables
 }
 

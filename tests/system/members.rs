@@ -3,6 +3,7 @@
 mod bans;
 mod cheats_day;
 mod consent;
+mod erasures;
 mod exports;
 mod friend_ranks;
 mod friendships;

@@ -15,6 +15,7 @@ use entity::board;
 use entity::history::{checkpoint, commit, dead_letter, log_cursor};
 use entity::integrity::integrity_chain;
 use entity::integrity::integrity_finding::Kind;
+use entity::member::erasure;
 use ranking::id::PartitionNo;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
 
@@ -177,8 +178,8 @@ struct Unexplained<'a> {
 }
 
 impl Unexplained<'_> {
-    /// The fault of a commit that counts more events as gone than SQL refused, without a board
-    /// that was deleted or an earlier refused event that was voided.
+    /// The fault of a commit that counts more events as gone than SQL refused and erasures took,
+    /// without a board that was deleted or an earlier refused event that was voided.
     async fn of(&mut self, row: &commit::Model) -> Result<Option<Fault>> {
         if row.gone <= 0 || self.by_deleted_board {
             return Ok(None);
@@ -186,7 +187,8 @@ impl Unexplained<'_> {
         let partition = self.partition;
         let (db, no) = (&partition.db, partition.no);
         let refused = dead_letter::of_commit(db, no, row.seq.unsigned_abs()).await?.len();
-        if usize::try_from(row.gone).is_ok_and(|gone| gone <= refused) {
+        let erased = erasure::event::of_commit(db, no, row.seq).await?;
+        if usize::try_from((row.gone - erased).max(0)).is_ok_and(|gone| gone <= refused) {
             return Ok(None);
         }
         // After the commit was read: a board is marked before any event of it goes.
@@ -207,7 +209,7 @@ impl Unexplained<'_> {
             return Ok(None);
         }
         let note = format!(
-            "{} of its events are counted as gone, and SQL refused {refused}: expected a deleted board that explains the others",
+            "{} of its events are counted as gone, SQL refused {refused}, and {erased} are erased: expected a deleted board that explains the others",
             row.gone
         );
         Ok(Some(Fault { kind: Kind::Missing, seq: row.seq, event: None, note }))

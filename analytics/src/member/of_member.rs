@@ -6,8 +6,8 @@ use anyhow::Result;
 use entity::history::dead_letter;
 use entity::integrity::integrity_finding;
 use entity::member::ban::{EVERYWHERE, Terms};
-use entity::member::{ban, friendship, merge};
-use entity::{access_token, board, member};
+use entity::member::{ban, friend_request, friendship, merge, report, visibility};
+use entity::{access_token, audit, board, member};
 use futures::TryStreamExt;
 use ranking::attribute::Attributes;
 use sea_orm::{
@@ -34,6 +34,36 @@ struct MemberRow {
 struct Friend {
     member: String,
     since: Time,
+}
+
+#[derive(Serialize)]
+struct Request {
+    from: String,
+    to: String,
+    since: Time,
+}
+
+/// A report by the member, or about it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReportOf {
+    board: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member: Option<String>,
+    reason: String,
+    text: Option<String>,
+    state: String,
+    reported_at: Time,
+    resolved_at: Option<Time>,
+}
+
+/// An act on the member by an administrator or a moderator.
+#[derive(Serialize)]
+struct ActOn {
+    at: Time,
+    act: String,
+    board: Option<String>,
+    outcome: String,
 }
 
 /// An access token of the member, without what proves it.
@@ -117,7 +147,11 @@ pub(super) async fn write(kept: &Kept<'_>, document: &mut Document) -> Result<()
     if let Some(row) = member::find(view, key).await? {
         document.field("member", &MemberRow::of(row))?;
     }
+    let visibility = visibility::Entity::find().filter(visibility::Column::Member.eq(key));
+    list(view, document, "visibility", visibility, |row| Ok(Some(row.visibility.to_value())))
+        .await?;
     write_friends(kept, document).await?;
+    write_requests(kept, document).await?;
     let tokens = access_token::Entity::find()
         .filter(access_token::Column::Member.eq(key))
         .order_by_asc(access_token::Column::CreatedAtMs);
@@ -145,7 +179,16 @@ pub(super) async fn write(kept: &Kept<'_>, document: &mut Document) -> Result<()
         .filter(F::Member.eq(key))
         .order_by_asc(F::RunId)
         .order_by_asc(F::FindingIndex);
-    list(view, document, "findings", findings, |row| Ok(Some(Finding::of(row)))).await
+    list(view, document, "findings", findings, |row| Ok(Some(Finding::of(row)))).await?;
+    use report::Column as R;
+    let made = report::Entity::find().filter(R::Reporter.eq(key)).order_by_asc(R::No);
+    list(view, document, "reportsMade", made, |row| Ok(Some(ReportOf::of(row, true)))).await?;
+    // Those who reported the member are not named to it.
+    let about = report::Entity::find().filter(R::Member.eq(key)).order_by_asc(R::No);
+    list(view, document, "reportsAbout", about, |row| Ok(Some(ReportOf::of(row, false)))).await?;
+    let acts = audit::Entity::find().filter(audit::Column::Member.eq(key));
+    let acts = acts.order_by_asc(audit::Column::No);
+    list(view, document, "acts", acts, |row| Ok(Some(ActOn::of(row)))).await
 }
 
 /// Writes a list of the selected rows as they come. `item` leaves out those that it has none for.
@@ -183,6 +226,16 @@ async fn write_friends(kept: &Kept<'_>, document: &mut Document) -> Result<()> {
     }
     document.close()?;
     Ok(())
+}
+
+async fn write_requests(kept: &Kept<'_>, document: &mut Document) -> Result<()> {
+    use friend_request::Column::{Asked, Asker};
+    let own = Condition::any().add(Asked.eq(kept.key())).add(Asker.eq(kept.key()));
+    let rows = friend_request::Entity::find().filter(own).order_by_asc(Asker).order_by_asc(Asked);
+    list(kept.view, document, "friendRequests", rows, |row| {
+        Ok(Some(Request { from: row.asker, to: row.asked, since: Time(row.created_at_ms) }))
+    })
+    .await
 }
 
 async fn write_bans(kept: &Kept<'_>, document: &mut Document) -> Result<()> {
@@ -238,6 +291,31 @@ impl Token {
             expires_at: row.expires_at_ms.map(Time),
             revoked_at: row.revoked_at_ms.map(Time),
             last_used_at: row.last_used_at_ms.map(Time),
+        }
+    }
+}
+
+impl ReportOf {
+    fn of(row: report::Model, is_own: bool) -> Self {
+        Self {
+            board: row.board_no,
+            member: is_own.then_some(row.member),
+            reason: row.reason.to_value(),
+            text: row.text,
+            state: row.state.to_value(),
+            reported_at: Time(row.reported_at_ms),
+            resolved_at: row.resolved_at_ms.map(Time),
+        }
+    }
+}
+
+impl ActOn {
+    fn of(row: audit::Model) -> Self {
+        Self {
+            at: Time(row.at_ms),
+            act: row.act,
+            board: row.board,
+            outcome: row.outcome.to_value(),
         }
     }
 }

@@ -162,6 +162,9 @@ async fn finish_interrupted_work(deployment: &Deployment, agenda: &Agenda) -> Re
     if signs.bans > 0 {
         engine::ban::resume(deployment).await?;
     }
+    if signs.erasures > 0 {
+        engine::erasure::resume(deployment).await?;
+    }
     // A board that fails must not stop the others.
     let numbers = agenda.unfinished();
     let unfinished = engine::board::windows::unfinished(deployment, &numbers);

@@ -30,6 +30,7 @@ use entity::board;
 use entity::error::Result;
 use entity::history::{commit, dead_letter, score_event};
 use entity::member::ban::removal;
+use entity::member::erasure;
 use entity::member::merge;
 use entity::sql::dialect::statement;
 use entity::sql::{begin, by_member, insert_chunked, lock_cursor, set_windows};
@@ -153,7 +154,8 @@ async fn decide_in(transaction: &DatabaseTransaction, plan: &Plan) -> Result<boo
     }
     // A merge or a ban moves the cursors after its row is there, so it sees what is decided here.
     let banned = removal::any_of_board(transaction, plan.row.no).await?;
-    if banned.is_some() || merge::is_under_way(transaction).await? {
+    let is_erasing = erasure::is_under_way(transaction).await?;
+    if banned.is_some() || is_erasing || merge::is_under_way(transaction).await? {
         return Ok(false);
     }
     archive_file::Entity::update_many()

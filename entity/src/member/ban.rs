@@ -11,7 +11,7 @@ use sea_orm::{ActiveValue::Set, IntoActiveModel, QueryOrder, QuerySelect};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::member::merge;
+use crate::member::{erasure, merge};
 
 /// The most boards that a member may be banned from one by one.
 pub const BOARDS_MAX: usize = 100;
@@ -301,6 +301,13 @@ pub async fn marks_of(
         let of_row = marks.iter_mut().find(|(member, _)| member.as_str() == row.member);
         if let Some((_, mark)) = of_row.filter(|(_, mark)| *mark == MemberMark::None) {
             *mark = row.mark()?;
+        }
+    }
+    for row in erasure::of_any(db, members.iter().map(MemberId::as_str)).await? {
+        let of_row =
+            marks.iter_mut().find(|(member, _)| Some(member.as_str()) == row.member.as_deref());
+        if let Some((_, mark)) = of_row.filter(|_| row.mark() != MemberMark::None) {
+            *mark = row.mark();
         }
     }
     Ok(marks)

@@ -163,6 +163,11 @@ async fn of_members(
     Ok(found)
 }
 
+/// True if a member was once not public.
+pub async fn is_stored(db: &impl ConnectionTrait, member: &str) -> Result<bool, DbErr> {
+    Ok(Entity::find_by_id(member).one(db).await?.is_some())
+}
+
 /// Gives a member the visibility of another one. Part of a transaction.
 ///
 /// # Errors

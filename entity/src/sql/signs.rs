@@ -20,6 +20,8 @@ pub struct Signs {
     pub merges: i64,
     /// The number of changes of members' bans under way.
     pub bans: i64,
+    /// The number of erasures of members under way.
+    pub erasures: i64,
 }
 
 /// Reads the signs. Its cost does not depend on the number of boards.
@@ -28,7 +30,8 @@ pub async fn read(db: &impl ConnectionTrait) -> Result<Signs, DbErr> {
         (SELECT COUNT(*) FROM "dead_letter" WHERE "state" = 'PENDING'),
         (SELECT COUNT(*) FROM "job" WHERE "running" IS NOT NULL),
         (SELECT COUNT(*) FROM "member_merge" WHERE "step" IN ('HELD', 'REFUSED', 'DECIDED', 'MERGED')),
-        (SELECT COUNT(*) FROM "member_ban" WHERE "step" IN ('CHANGING', 'RELEASING'))"#;
+        (SELECT COUNT(*) FROM "member_ban" WHERE "step" IN ('CHANGING', 'RELEASING')),
+        (SELECT COUNT(*) FROM "member_erasure" WHERE "member" IS NOT NULL)"#;
     let asked = statement(db.get_database_backend(), sql, []);
     let answer = db.query_one_raw(asked).await?;
     let answer = answer.ok_or_else(|| DbErr::RecordNotFound("the signs of work".to_owned()))?;
@@ -38,6 +41,7 @@ pub async fn read(db: &impl ConnectionTrait) -> Result<Signs, DbErr> {
         jobs: answer.try_get_by_index(2)?,
         merges: answer.try_get_by_index(3)?,
         bans: answer.try_get_by_index(4)?,
+        erasures: answer.try_get_by_index(5)?,
     })
 }
 

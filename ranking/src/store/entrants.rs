@@ -29,6 +29,18 @@ impl Writes {
         }
     }
 
+    /// Forgets whether a member has joined a board, so that writers ask SQL: `HDEL`.
+    pub fn forget_entrant(
+        &mut self,
+        keys: &KeySpace,
+        partition: PartitionNo,
+        board: &Board,
+        member: &MemberId,
+    ) {
+        let key = keys.entrants(partition, board.no, board.layout_since());
+        self.push("HDEL", &key, vec![member.to_string()]);
+    }
+
     /// Notes that a member has left a board: `HSET` of its number below 0.
     pub fn set_left(
         &mut self,

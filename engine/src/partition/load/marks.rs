@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use entity::board;
 use entity::board::reshard::Step;
 use entity::error::Result;
-use entity::member::{ban, merge};
+use entity::member::{ban, erasure, merge};
 use ranking::board::Board;
 use ranking::board::mark::BoardMark;
 use ranking::id::{BoardNo, MemberId};
@@ -95,7 +95,7 @@ impl Partition<'_> {
         let mut last = String::new();
         loop {
             let rows = in_time(ban::page_after(&self.db, &last, ROWS_MAX)).await?;
-            let Some(row) = rows.last() else { return Ok(()) };
+            let Some(row) = rows.last() else { return self.load_erasures(recovery).await };
             last = row.member.clone();
             let mut marks = vec![];
             for row in &rows {
@@ -108,5 +108,18 @@ impl Partition<'_> {
             writes.mark_members(self.store.keys(), self.no, &marks);
             recovery.apply(&writes).await?;
         }
+    }
+
+    /// Restores the marks of members that are being erased, in place of others.
+    async fn load_erasures(self, recovery: &Recovery) -> Result<()> {
+        let mut marks = vec![];
+        for row in in_time(erasure::under_way(&self.db, i64::MAX)).await? {
+            if row.mark() != MemberMark::None {
+                marks.push((row.member_id()?, row.mark()));
+            }
+        }
+        let mut writes = Writes::default();
+        writes.mark_members(self.store.keys(), self.no, &marks);
+        Ok(recovery.apply(&writes).await?)
     }
 }
