@@ -14,6 +14,7 @@
 //! A process tells a partition of a step by a commit, and reads the record after the head. So one
 //! that slept through a step writes nothing of an earlier one.
 
+mod given;
 mod scores;
 
 use std::collections::BTreeSet;
@@ -31,14 +32,12 @@ use crate::erasure::check_not_erasing;
 use crate::failpoint;
 use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};
-use entity::board::entrant;
 use entity::board::seen::Seen;
 use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
+use entity::member::ban;
 use entity::member::friendship::{self, FRIENDS_MAX};
 use entity::member::merge::{self, Step};
-use entity::member::{ban, friend_request, report, visibility};
-use entity::sql::begin;
 use entity::{board, member};
 
 /// The age from which on the background work goes on with a merge or a ban, whose process may have
@@ -240,7 +239,7 @@ async fn go_on(
                 tell(deployment, &row).await?;
                 failpoint::hit("held");
                 match scores::check(deployment, &row, deadline).await {
-                    Ok(()) => decide(deployment, &row).await?,
+                    Ok(()) => given::decide(deployment, &row).await?,
                     Err(error) if error.is_transient() => return Err(error),
                     Err(error) => {
                         if take_back(deployment, &row).await? {
@@ -280,7 +279,7 @@ async fn finish(deployment: &Deployment, row: &merge::Model, deadline: Instant) 
     if row.step == Step::Decided {
         scores::move_all(deployment, row, deadline).await?;
         failpoint::hit("moved");
-        give_friends(deployment, row).await?;
+        given::give(deployment, row).await?;
         failpoint::hit("merged");
         return Ok(());
     }
@@ -288,42 +287,6 @@ async fn finish(deployment: &Deployment, row: &merge::Model, deadline: Instant) 
     failpoint::hit("told");
     merge::advance(&deployment.db, row, Step::Done).await?;
     Ok(())
-}
-
-/// Decides a merge. A target that is no member yet takes over the source's name, region, other
-/// attributes, picture and visibility.
-async fn decide(deployment: &Deployment, row: &merge::Model) -> Result<()> {
-    let transaction = begin(&deployment.db).await?;
-    if merge::advance(&transaction, row, Step::Decided).await? {
-        let source = member::find(&transaction, &row.source).await?;
-        let target = member::find(&transaction, &row.target).await?;
-        if let (Some(source), None) = (source, target) {
-            let change = member::Change {
-                key: row.target.clone(),
-                attributes: Some(source.other_attributes()),
-                name: Some(source.name),
-                region: Some(source.region),
-                avatar_url: Some(source.avatar_url),
-                visibility: None,
-            };
-            member::write(&transaction, change, deployment.clock.now_ms()).await?;
-            visibility::copy(&transaction, &row.source, &row.target).await?;
-        }
-    }
-    Ok(transaction.commit().await?)
-}
-
-/// Gives the target what SQL has of the source beside scores, and ends the step of the copies.
-async fn give_friends(deployment: &Deployment, row: &merge::Model) -> Result<()> {
-    let transaction = begin(&deployment.db).await?;
-    if merge::advance(&transaction, row, Step::Merged).await? {
-        let now_ms = deployment.clock.now_ms();
-        friendship::give(&transaction, &row.source, &row.target, now_ms).await?;
-        friend_request::give(&transaction, &row.source, &row.target, now_ms).await?;
-        entrant::give(&transaction, &row.source, &row.target).await?;
-        report::give(&transaction, &row.source, &row.target).await?;
-    }
-    Ok(transaction.commit().await?)
 }
 
 /// Checks that the target may have the friends of both.

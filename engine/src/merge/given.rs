@@ -1,0 +1,46 @@
+//! What SQL has of a source beside scores, given to the target.
+
+use entity::board::entrant;
+use entity::error::Result;
+use entity::member;
+use entity::member::merge::{self, Step};
+use entity::member::{friend_request, friendship, report, visibility};
+use entity::sql::begin;
+
+use crate::deployment::Deployment;
+
+/// Decides a merge. A target that is no member yet takes over the source's name, region, other
+/// attributes, picture and visibility.
+pub(super) async fn decide(deployment: &Deployment, row: &merge::Model) -> Result<()> {
+    let transaction = begin(&deployment.db).await?;
+    if merge::advance(&transaction, row, Step::Decided).await? {
+        let source = member::find(&transaction, &row.source).await?;
+        let target = member::find(&transaction, &row.target).await?;
+        if let (Some(source), None) = (source, target) {
+            let change = member::Change {
+                key: row.target.clone(),
+                attributes: Some(source.other_attributes()),
+                name: Some(source.name),
+                region: Some(source.region),
+                avatar_url: Some(source.avatar_url),
+                visibility: None,
+            };
+            member::write(&transaction, change, deployment.clock.now_ms()).await?;
+            visibility::copy(&transaction, &row.source, &row.target).await?;
+        }
+    }
+    Ok(transaction.commit().await?)
+}
+
+/// Gives the target what SQL has of the source beside scores, and ends the step of the copies.
+pub(super) async fn give(deployment: &Deployment, row: &merge::Model) -> Result<()> {
+    let transaction = begin(&deployment.db).await?;
+    if merge::advance(&transaction, row, Step::Merged).await? {
+        let now_ms = deployment.clock.now_ms();
+        friendship::give(&transaction, &row.source, &row.target, now_ms).await?;
+        friend_request::give(&transaction, &row.source, &row.target, now_ms).await?;
+        entrant::give(&transaction, &row.source, &row.target).await?;
+        report::give(&transaction, &row.source, &row.target).await?;
+    }
+    Ok(transaction.commit().await?)
+}
