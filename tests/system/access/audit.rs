@@ -56,7 +56,9 @@ async fn every_mutation_of_administrators_and_moderators_leaves_one_row() {
             Some(code) => json!([field.name, "FAILED", code]),
             None => json!([field.name, "DONE", null]),
         };
-        if rows != 1 || fields(&[newest.clone()], &["act", "outcome", "error"]) != [expected] {
+        if rows != 1
+            || fields(std::slice::from_ref(&newest), &["act", "outcome", "error"]) != [expected]
+        {
             findings.push(format!("{} left {rows} rows: {newest}: {}", field.name, answer.body));
         }
     }
