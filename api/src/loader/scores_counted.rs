@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 /// The scores of an entry.
 pub(super) type Counted = Result<ScoresCounted>;
 
-/// Counts scores: in one batch for each of the standings, one after the other, as what one passes is
-/// no longer left for the next.
+/// Counts scores: in one batch for each of the standings, one after the other, as what one passes
+/// is no longer left for the next.
 pub(crate) struct ScoresCountedBatch {
     lookups: Lookups,
     /// The events that the request may still pass.

@@ -184,9 +184,8 @@ async fn a_request_looks_through_few_boards() {
     let filter = "input: { board: \"b\", dryRun: true, filter: { minScore: 50 } }";
     let looks = (0..9).map(|no| format!("a{no}: removeEntries({filter}) {{ matched }}"));
     let looks: Vec<String> = looks.collect();
-    let answer =
-        api.ask(Some(api.token()), &format!("mutation {{ {} }}", looks.join(" ")), json!({}));
-    let answer = answer.await;
+    let text = format!("mutation {{ {} }}", looks.join(" "));
+    let answer = api.ask(Some(api.token()), &text, json!({})).await;
     assert_eq!(answer.body["data"]["a0"]["matched"], 2, "{}", answer.body);
     assert!(answer.codes().len() >= 5, "{}", answer.body);
     assert!(answer.codes().iter().all(|code| *code == "LIMIT_EXCEEDED"), "{}", answer.body);

@@ -39,7 +39,7 @@ impl MemberTotal {
             Self::Found(prefix) => {
                 let total = Total::Members(prefix.clone());
                 if prefix.viewer().is_some() && state(ctx).loaders.is_new(&LookUp::Total(&total)) {
-                    // What a client does not see is looked at, and not counted.
+                    // Members that a client does not see are looked at, and not counted.
                     state(ctx).spend(price::select(0))?;
                     let looked_at = prefix.count_looked_at(&app(ctx).deployment.reads).await?;
                     state(ctx).spend(looked_at * price::HIDDEN_AT_ONCE)?;
