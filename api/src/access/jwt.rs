@@ -107,7 +107,7 @@ impl Players {
         }
         let header = decode_header(token).map_err(|_| refused("expected a JSON Web Token"))?;
         // An extension that a reader must know (RFC 7515, section 4.1.11): none is known here.
-        if header.extras.inner().contains_key("crit") {
+        if header.crit.is_some() {
             return Err(refused("expected no header crit"));
         }
         let found = self.keys.find(header.kid.as_deref(), header.alg).await?;

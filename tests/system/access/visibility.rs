@@ -178,7 +178,8 @@ async fn hides(sql: Sql) {
             let nobody = read(&api, token, &text.replace("KEY", "m-nobody")).await.1;
             for key in ["m-hidden", "m-friends"] {
                 let body = read(&api, token, &text.replace("KEY", key)).await.1;
-                let as_nobody = body.to_string().replace(key, "m-nobody") == nobody.to_string();
+                let (body, nobody) = (body.to_string(), nobody.to_string());
+                let as_nobody = body.replace(key, "m-nobody") == nobody;
                 assert_eq!(as_nobody, !sees.contains(&key), "{client} {text} {key}: {body}");
             }
         }

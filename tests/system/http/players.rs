@@ -181,7 +181,7 @@ async fn a_token_that_is_not_the_issuers_for_this_server_is_refused_in_words() {
     let (rsa, _) = key(Algorithm::RS256, "a");
     let other_secret = EncodingKey::from_secret(&[7; 32]);
     let mut critical = Header::new(Algorithm::HS256);
-    critical.extras.insert("crit", json!(["exp"]));
+    critical.crit = Some(vec!["exp".to_owned()]);
     // The first header says {"alg":"none"}.
     for forged in [
         format!("eyJhbGciOiJub25lIn0.{payload}."),

@@ -37,6 +37,12 @@ const TOP: &str = "query($slug: String!, $window: String!) { board(slug: $slug) 
     standings(of: { window: $window }) { top(first: 100) { nodes { rank score member { key } } } }
 } }";
 
+const REPORT: &str = "mutation($reporter: String!, $member: String!) {
+    reportMember(input: { board: \"b\", member: $member, reporter: $reporter, reason: CHEATING }) {
+        __typename
+    }
+}";
+
 /// A deployment with boards and other members.
 async fn start(sql: Sql) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(sql, Redis::Own).await;
@@ -60,12 +66,16 @@ fn scores(members: &[&str]) -> Value {
 
 /// Gives the member something of every kind.
 async fn play(deployment: &Arc<Deployment>, api: &Api) {
-    api.upsert_members(vec![json!({ "key": MEMBER, "name": "Zoe", "region": "eu" })]).await;
+    let member = json!({ "key": MEMBER, "name": "Zoe", "region": "eu", "visibility": "FRIENDS" });
+    api.upsert_members(vec![member]).await;
     for board in ["b", "d"] {
         // Event ids of a member that was erased are new.
         assert_eq!(submit_durably(api, board, scores(&[MEMBER])).await["accepted"], 2);
     }
     change_friends(api, ADD_FRIEND, (MEMBER, "ann")).await;
+    for (reporter, member) in [(MEMBER, "ann"), ("ann", MEMBER)] {
+        api.data(REPORT, json!({ "reporter": reporter, "member": member })).await;
+    }
     deployment.new_token(&["--scope", "submit", "--member", MEMBER, "--name", "zoe"]).await;
     ban(api, MEMBER, Some("d")).await;
     submit_durably(api, "d", json!([{ "member": MEMBER, "score": 9, "eventId": "q" }])).await;
@@ -160,6 +170,7 @@ async fn check_erased(deployment: &Arc<Deployment>, api: &Api, before: &[Value],
     for table in ["member", "friendship", "quarantined_score", "member_ban", "access_token"] {
         assert_eq!(counts[table], 1, "{table}: {newest}");
     }
+    assert_eq!((&counts["member_visibility"], &counts["member_report"]), (&json!(1), &json!(2)));
 }
 
 #[tokio::test]
