@@ -1,4 +1,4 @@
-//! What SQL has of a source beside scores, given to the target.
+//! The rows of SQL about a source beside scores, given to the target.
 
 use entity::board::entrant;
 use entity::error::Result;
