@@ -27,7 +27,7 @@ use self::sealing::Sealing;
 use crate::health::Health;
 
 /// The time between two looks for members whose visibility has changed.
-const VISIBILITY_INTERVAL: Duration = Duration::from_millis(300);
+const VISIBILITY_INTERVAL: Duration = Duration::from_millis(800);
 
 /// How long a SELECT of a look may take.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(2);
