@@ -13,14 +13,14 @@ pub mod sealing;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use engine::deployment::Deployment;
 use entity::member::visibility::{self, Model, Visibility};
 use tokio::sync::watch;
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, interval, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::sealing::Sealing;
@@ -28,6 +28,9 @@ use crate::health::Health;
 
 /// The time between two looks for members whose visibility has changed.
 const VISIBILITY_INTERVAL: Duration = Duration::from_millis(800);
+
+/// The same while nobody reads from this process.
+const VISIBILITY_REST_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long a SELECT of a look may take.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -49,6 +52,8 @@ struct Known {
     /// The number of members who are not public, or [`UNKNOWN`].
     count: AtomicUsize,
     hashers: [RandomState; 2],
+    /// True if somebody has asked since the last look.
+    asked: AtomicBool,
     /// Seals until the secret is known.
     own: Sealing,
     shared: OnceLock<Sealing>,
@@ -72,12 +77,17 @@ impl Visibilities {
         let task = tokio::spawn(async move {
             let mut looks = interval(VISIBILITY_INTERVAL);
             looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            let mut looked_at: Option<Instant> = None;
             loop {
                 looks.tick().await;
-                if !health.sql.is_away()
-                    && let Err(error) = learning.look(&deployment).await
-                {
-                    tracing::debug!(error, "the visibility of members was not read");
+                let was_asked = learning.asked.swap(false, Ordering::Relaxed);
+                let is_due = looked_at.is_none_or(|at| at.elapsed() >= VISIBILITY_REST_INTERVAL);
+                if health.sql.is_away() || !(was_asked || is_due) {
+                    continue;
+                }
+                match learning.look(&deployment).await {
+                    Ok(()) => looked_at = Some(Instant::now()),
+                    Err(error) => tracing::debug!(error, "the visibility of members was not read"),
                 }
             }
         });
@@ -93,12 +103,12 @@ impl Visibilities {
 
     /// True if everyone is known to be public.
     pub fn are_all_public(&self) -> bool {
-        self.known.count.load(Ordering::Acquire) == 0
+        self.known.count() == 0
     }
 
     /// The visibility of a member; `None` before the first look.
     pub fn of(&self, key: &str) -> Option<Visibility> {
-        match self.known.count.load(Ordering::Acquire) {
+        match self.known.count() {
             UNKNOWN => None,
             0 => Some(Visibility::Public),
             _ => Some(self.known.of(key)),
@@ -127,10 +137,20 @@ impl Known {
             members: RwLock::default(),
             count: AtomicUsize::new(UNKNOWN),
             hashers: [RandomState::new(), RandomState::new()],
+            asked: AtomicBool::new(true),
             own: Sealing::new(&entity::random_id()),
             shared: OnceLock::new(),
             news: watch::Sender::new(0),
         }
+    }
+
+    /// The number of members who are not public, or [`UNKNOWN`], for somebody who asks.
+    fn count(&self) -> usize {
+        // A write for each question would move the line between the caches of the cores.
+        if !self.asked.load(Ordering::Relaxed) {
+            self.asked.store(true, Ordering::Relaxed);
+        }
+        self.count.load(Ordering::Acquire)
     }
 
     /// Reads the changes since the last look.
