@@ -29,7 +29,7 @@ use crate::health::Health;
 /// The time between two looks for members whose visibility has changed.
 const VISIBILITY_INTERVAL: Duration = Duration::from_millis(800);
 
-/// The same while nobody reads from this process.
+/// The same while no client reads from this process.
 const VISIBILITY_REST_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long a SELECT of a look may take.
@@ -52,7 +52,7 @@ struct Known {
     /// The number of members who are not public, or [`UNKNOWN`].
     count: AtomicUsize,
     hashers: [RandomState; 2],
-    /// True if somebody has asked since the last look.
+    /// True if a reader has asked since the last look.
     asked: AtomicBool,
     /// Seals until the secret is known.
     own: Sealing,
@@ -144,7 +144,7 @@ impl Known {
         }
     }
 
-    /// The number of members who are not public, or [`UNKNOWN`], for somebody who asks.
+    /// The number of members who are not public, or [`UNKNOWN`], for a reader who asks.
     fn count(&self) -> usize {
         // A write for each question would move the line between the caches of the cores.
         if !self.asked.load(Ordering::Relaxed) {
