@@ -26,7 +26,7 @@ const HOUR_MS: i64 = 3_600_000;
 /// Stops autovacuum, whose transactions PostgreSQL counts as if a process had asked for them.
 const NO_AUTOVACUUM: [&str; 2] = ["ALTER SYSTEM SET autovacuum = off", "SELECT pg_reload_conf()"];
 
-/// The most measurements until a process with many boards is at rest.
+/// The most measurements until a process is at rest.
 const MEASUREMENTS_MAX: usize = 4;
 
 /// The questions of a process in a second.
@@ -66,6 +66,20 @@ async fn at_rest(deployment: &Deployment) -> Asked {
     Asked { statements, rows, commands, marks }
 }
 
+/// Measures until the process is at rest. On a busy machine a start, and the work of new boards,
+/// take their time.
+async fn until_at_rest(deployment: &Deployment, rests: impl Fn(&Asked) -> bool) -> Asked {
+    let mut measured = vec![];
+    while measured.len() < MEASUREMENTS_MAX {
+        let asked = at_rest(deployment).await;
+        if rests(&asked) {
+            return asked;
+        }
+        measured.push(asked);
+    }
+    panic!("{measured:?}");
+}
+
 /// A time zone whose next and last midnight are hours away: at midnight all boards roll and seal.
 fn zone() -> &'static str {
     match now_ms() % DAY_MS / HOUR_MS {
@@ -99,24 +113,14 @@ async fn a_process_at_rest_asks_no_more_of_its_stores_the_more_boards_there_are(
     let api = Api::start(&deployment).await;
     let zone = zone();
     create(&api, zone, 0, FEW).await;
-    let few = at_rest(&deployment).await;
+    // The measurement itself asks a little.
+    let rests = |asked: &Asked| asked.statements < 5.0 && asked.rows < 10.0 && asked.marks < 1.0;
+    let few = until_at_rest(&deployment, rests).await;
     create(&api, zone, FEW, MANY).await;
-    let rests = |many: &Asked| {
-        // The measurement itself asks a little.
-        [&few, many]
-            .iter()
-            .all(|asked| asked.statements < 5.0 && asked.rows < 10.0 && asked.marks < 1.0)
+    let rests_alike = |many: &Asked| {
+        rests(many)
             && many.statements < few.statements + 1.0
             && many.commands < 1.2 * few.commands + 10.0
     };
-    // On a busy machine the work of new boards takes its time.
-    let mut measured = vec![];
-    while measured.len() < MEASUREMENTS_MAX {
-        let many = at_rest(&deployment).await;
-        if rests(&many) {
-            return;
-        }
-        measured.push(many);
-    }
-    panic!("{few:?} {measured:?}");
+    until_at_rest(&deployment, rests_alike).await;
 }
