@@ -158,3 +158,38 @@ async fn a_subscription_shows_friends_to_the_member_itself_alone() {
         assert_eq!(payload["data"]["entry"]["member"]["friends"], expected, "{member}: {payload}");
     }
 }
+
+#[tokio::test]
+async fn a_search_looks_at_a_bounded_number_of_members_that_are_not_shown() {
+    const SEARCH: &str = "query($prefix: String!, $first: Int!) {
+        searchMembers(prefix: $prefix, first: $first) { pageInfo { hasNextPage } nodes { key } }
+    }";
+    for sql in Sql::all() {
+        let (deployment, api) = start(sql, "tokens").await;
+        // One of a hundred is on a public board, too.
+        let scores: Vec<Value> =
+            (0..2300).map(|no| json!({ "member": format!("h{no:04}"), "score": 1 })).collect();
+        for some in scores.chunks(1000) {
+            submit_durably(&api, "shut", json!(some)).await;
+        }
+        let shown: Vec<Value> = scores.iter().step_by(100).take(15).cloned().collect();
+        submit_durably(&api, "open", json!(shown)).await;
+        let token = deployment.new_token(&["--scope", "read"]).await;
+        let search = async |prefix: &str, first: i32| {
+            let variables = json!({ "prefix": prefix, "first": first });
+            api.ask(Some(&token), SEARCH, variables).await
+        };
+        let expected: Vec<Value> =
+            shown.iter().map(|score| json!({ "key": score["member"] })).collect();
+        let page = search("h", 10).await;
+        let found = &page.body["data"]["searchMembers"];
+        assert_eq!(found["nodes"], json!(expected[..10]), "{}", page.body);
+        assert_eq!(found["pageInfo"]["hasNextPage"], true);
+        let page = search("h", 100).await;
+        assert_eq!(page.codes(), ["LIMIT_EXCEEDED"], "{}", page.body);
+        assert!(page.message().contains("expected a longer prefix"), "{}", page.body);
+        let page = search("h0", 100).await;
+        assert_eq!(page.body["data"]["searchMembers"]["nodes"], json!(expected[..10]));
+        assert_eq!(page.body["data"]["searchMembers"]["pageInfo"]["hasNextPage"], false);
+    }
+}
