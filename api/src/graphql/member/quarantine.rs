@@ -24,12 +24,11 @@ use crate::graphql::guard::Needs;
 use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::standings::member_id;
-use crate::graphql::types::connection::{Connection, PAGE_DEFAULT, PageCursor, limit_or};
+use crate::graphql::types::connection::{
+    Connection, PAGE_DEFAULT, PageCursor, limit_or, states_or,
+};
 use crate::graphql::types::global_id::GlobalId;
 use crate::graphql::types::scalar::{DateTime, Decimal, Json, int};
-
-/// The most states in one list: each of them once.
-const STATES_MAX: usize = 4;
 
 /// The reason why a score is suspicious.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
@@ -238,14 +237,7 @@ pub(crate) async fn page(
     let limit = limit_or("first", first, PAGE_DEFAULT)?;
     let place = after.map(PageCursor::place::<i64>).transpose()?;
     let member = member.map(|member| member_id("member", &member)).transpose()?;
-    let states: Vec<State> = match states {
-        Some(states) if states.len() > STATES_MAX => {
-            let message = format!("too many states: expected at most {STATES_MAX}");
-            return Err(Error::bad_input(message).at("states"));
-        }
-        Some(states) => states.into_iter().map(Into::into).collect(),
-        None => OPEN.to_vec(),
-    };
+    let states: Vec<State> = states_or(states, &OPEN)?;
     state(ctx).spend(price::select(limit))?;
     let (db, no) = (&app(ctx).deployment.reads, board.row.no);
     let key = member.as_ref().map(|member| member.as_str());

@@ -21,7 +21,9 @@ use crate::graphql::guard::Needs;
 use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::standings::member_id;
-use crate::graphql::types::connection::{Connection, PAGE_DEFAULT, PageCursor, limit_or};
+use crate::graphql::types::connection::{
+    Connection, PAGE_DEFAULT, PageCursor, limit_or, states_or,
+};
 use crate::graphql::types::global_id::GlobalId;
 use crate::graphql::types::scalar::{DateTime, int, text_within};
 
@@ -286,10 +288,7 @@ pub(crate) async fn page(
     let limit = limit_or("first", first, PAGE_DEFAULT)?;
     let place = after.map(PageCursor::place::<i64>).transpose()?;
     let member = member.map(|member| member_id("member", &member)).transpose()?;
-    let states: Vec<State> = match states {
-        Some(states) => states.into_iter().map(Into::into).collect(),
-        None => vec![State::Open],
-    };
+    let states: Vec<State> = states_or(states, &[State::Open])?;
     state(ctx).spend(price::select(limit))?;
     let (db, no) = (&app(ctx).deployment.reads, board.row.no);
     let of = (states.as_slice(), member.as_ref().map(MemberId::as_str));

@@ -81,7 +81,10 @@ pub(crate) async fn search(
     };
     let place = after.as_deref().map(Place::decode).transpose()?;
     let (mut found, mut looked_at, mut last) = (vec![], 0, place.clone());
-    while found.len() <= limit && looked_at < LOOKED_AT_MAX {
+    while found.len() <= limit {
+        if looked_at >= LOOKED_AT_MAX {
+            return Err(too_many_hidden());
+        }
         let wanted = limit + 1 - found.len();
         let wanted = if prefix.viewer().is_some() { wanted.max(LOOKED_AT_ONCE) } else { wanted };
         state(ctx).spend(2 * price::select(wanted))?;
@@ -98,9 +101,6 @@ pub(crate) async fn search(
         found.append(&mut rows);
         if is_last {
             break;
-        }
-        if looked_at >= LOOKED_AT_MAX && found.len() <= limit {
-            return Err(too_many_hidden());
         }
     }
     let more = found.len() > limit;

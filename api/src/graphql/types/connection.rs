@@ -19,6 +19,9 @@ pub const PAGE_DEFAULT: usize = 10;
 /// The greatest length of a page.
 pub const PAGE_MAX: usize = 1000;
 
+/// The most states in one filter: each of them once.
+const STATES_MAX: usize = 4;
+
 /// A connection with the usual names and a total count.
 pub type Connection<Node, Fields> = async_graphql::connection::Connection<
     PageCursor,
@@ -133,6 +136,24 @@ pub fn limit_or(name: &str, count: Option<i32>, default: usize) -> Result<usize>
     Ok(count)
 }
 
+/// The states by which a list is filtered, or the default ones.
+///
+/// # Errors
+/// `BAD_USER_INPUT` for more than [`STATES_MAX`].
+pub(crate) fn states_or<S: Into<T>, T: Clone>(
+    states: Option<Vec<S>>,
+    default: &[T],
+) -> Result<Vec<T>> {
+    match states {
+        Some(states) if states.len() > STATES_MAX => {
+            let message = format!("too many states: expected at most {STATES_MAX}");
+            Err(Error::bad_input(message).at("states"))
+        }
+        Some(states) => Ok(states.into_iter().map(Into::into).collect()),
+        None => Ok(default.to_vec()),
+    }
+}
+
 /// Stands for the rank key in the cursor of a member without an entry.
 const NO_KEY: i64 = -1;
 
@@ -242,6 +263,14 @@ pub fn no_cursor(text: &str) -> Error {
 mod tests {
     use super::*;
     use crate::error::ErrorCode;
+
+    #[test]
+    fn a_filter_has_each_state_once() {
+        assert_eq!(states_or::<u8, u8>(None, &[7]).unwrap(), [7]);
+        assert_eq!(states_or::<u8, u8>(Some(vec![1, 2, 3, 4]), &[7]).unwrap(), [1, 2, 3, 4]);
+        let refused = states_or::<u8, u8>(Some(vec![1; 5]), &[7]).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::BadUserInput);
+    }
 
     #[test]
     fn a_page_goes_one_way() {
