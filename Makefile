@@ -60,7 +60,7 @@ run: build ## builds the server, loads the demo, and serves on http://127.0.0.1:
 	"$(RELEASE)/laurel" demo
 	exec "$(RELEASE)/laurel" serve
 
-build: web ## builds the server, laurel, with GraphiQL
+build: web ## builds the server, laurel, with its pages
 	cargo build --release --locked -p api
 
 analytics: ## builds the batch jobs, laurel-analytics: 10 to 20 minutes the first time
@@ -151,14 +151,15 @@ advisories: ## known flaws of dependencies, by the copy of the RustSec database 
 	touch "$$database/.git/FETCH_HEAD"
 	"$(TOOLS)/bin/cargo-deny" --offline --log-level warn check advisories
 
-# The server is built without GraphiQL where Node.js is missing or too old.
-web: ## builds GraphiQL where it is missing or older than its sources
-	@if ! $(NODE_IS_NEW) 2>/dev/null || ! command -v npm >/dev/null; then
-		echo "GraphiQL is left out: it needs Node.js 20.19 or newer, with npm"
-	elif [ -e api/web/dist/index.html.gz ] && [ -z "$$(find api/web -name node_modules -prune -o -name dist -prune -o -type f -newer api/web/dist/index.html.gz -print)" ]; then
+# The server is built without its pages where Node.js is missing or too old. The page at / is built last.
+web: ## builds the page at / and GraphiQL where they are missing or older than their sources
+	@built=api/web/dist/page/index.html.gz
+	if ! $(NODE_IS_NEW) 2>/dev/null || ! command -v npm >/dev/null; then
+		echo "the pages are left out: they need Node.js 20.19 or newer, with npm"
+	elif [ -e "$$built" ] && [ -z "$$(find api/web schema.graphql -name node_modules -prune -o -name dist -prune -o -name generated.ts -prune -o -type f -newer "$$built" -print)" ]; then
 		:
 	elif ! (cd api/web && npm ci --no-audit --no-fund && npm run build); then
-		echo "GraphiQL is left out: npm could not build it"
+		echo "the pages are left out: npm could not build them"
 	fi
 
 node:

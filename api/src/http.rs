@@ -46,6 +46,7 @@ use answers::AnswerCache;
 use check::Checks;
 use execution::{Method, Received, execute};
 use feeds::Feeds;
+use pages::front::Front;
 use persisted::PersistedQueries;
 use rates::Rates;
 use response::{MediaType, refuse};
@@ -82,6 +83,8 @@ pub(crate) struct Shared {
     write_timeout: Duration,
     /// The origins besides its own whose pages may open WebSockets.
     origins: Option<Origins>,
+    /// The page for people.
+    front: Front,
 }
 
 impl std::ops::Deref for Service {
@@ -105,9 +108,9 @@ pub fn routes(
     let admission = Admission::new(limits);
     let operations = operations::router(&app, admission.clone());
     let graphql = Router::new()
-        .route("/", get(headers::front))
+        .merge(pages::front::router())
         .route("/graphql", get(query_by_get).post(query_by_post));
-    let mut main = headers::compressed(graphql);
+    let mut main = headers::compressed(graphql).merge(pages::front::assets());
     if limits.graphiql == Switch::On {
         main = main.merge(pages::graphiql::router());
     }
@@ -133,6 +136,7 @@ pub fn routes(
         live,
         write_timeout: Duration::from_millis(connections.write_timeout_ms),
         origins: connections.cors_origins.clone(),
+        front: Front::new(connections, limits.graphiql),
         app,
         schema,
     }));

@@ -1,5 +1,6 @@
 //! Processes that run beside the tests: the programs, the stores, Node.js.
 
+pub mod built;
 pub mod certificates;
 pub mod command_counts;
 pub mod mariadb;

@@ -5,6 +5,7 @@ mod connections;
 mod graphiql;
 mod limits;
 mod metrics;
+mod page;
 mod persisted_queries;
 mod players;
 mod private_boards;

@@ -8,7 +8,6 @@ use axum::http::header::{
     ETAG, HOST, ORIGIN, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
-use axum::response::{Html, IntoResponse};
 use engine::settings::connections::{Hosts, Origins};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
@@ -23,14 +22,6 @@ const CORS_AGE_S: u64 = 86_400;
 
 /// The policy of answers that are no pages: nothing in them is loaded, and no page frames them.
 const POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
-
-/// The policy of the front page, which has a style and no script.
-const FRONT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-/// The front page.
-pub async fn front() -> impl IntoResponse {
-    ([(CONTENT_SECURITY_POLICY, FRONT_POLICY)], Html(include_str!("pages/index.html")))
-}
 
 /// Compresses the answers of routes for the clients that accept it.
 pub fn compressed<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {

@@ -1,3 +1,6 @@
 //! The pages that the server has in itself.
 
+mod files;
+pub(crate) mod front;
 pub(crate) mod graphiql;
+mod preview;

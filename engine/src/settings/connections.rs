@@ -79,6 +79,15 @@ pub struct ConnectionSettings {
     /// commas between them; * for any. None by default.
     #[arg(long, env = "LAUREL_CORS_ORIGINS", value_name = "ORIGINS", value_parser = Origins::parse)]
     pub cors_origins: Option<Origins>,
+    /// The origins whose pages may show lists of this server in a frame, at /embed/BOARD, with
+    /// commas between them; * for any. None by default.
+    #[arg(long, env = "LAUREL_EMBED_ORIGINS", value_name = "ORIGINS", value_parser = Origins::parse)]
+    pub embed_origins: Option<Origins>,
+    /// The hosts from which the page at / loads the pictures of members and the icons of boards,
+    /// such as img.example or img.example:8443, with commas between them. None by default: it shows
+    /// initials.
+    #[arg(long, env = "LAUREL_IMAGE_HOSTS", value_name = "HOSTS", value_parser = ImageHosts::parse)]
+    pub image_hosts: Option<ImageHosts>,
     /// The proxies whose X-Forwarded-For names the client, as addresses or networks such as
     /// 10.0.0.0/8, with commas between them. None by default.
     #[arg(long, env = "LAUREL_TRUSTED_PROXIES", value_name = "NETWORKS", value_parser = Networks::parse)]
@@ -186,7 +195,7 @@ impl Origins {
         let is_origin = |origin: &String| {
             let host = origin.strip_prefix("https://").or(origin.strip_prefix("http://"));
             host.is_some_and(|host| {
-                let is_part = |c: char| c.is_ascii_graphic() && !"/*?#@".contains(c);
+                let is_part = |c: char| c.is_ascii_graphic() && !"/*?#@;'\"".contains(c);
                 !host.is_empty() && host.chars().all(is_part)
             })
         };
@@ -197,6 +206,35 @@ impl Origins {
                     .into(),
             ),
         }
+    }
+}
+
+/// The hosts of pictures, each with its port unless that is the one of its scheme.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImageHosts(Vec<String>);
+
+impl ImageHosts {
+    fn parse(text: &str) -> Result<Self, String> {
+        let hosts: Vec<String> = items(text).map(str::to_ascii_lowercase).collect();
+        // A policy for browsers has the names as they are.
+        let is_host = |host: &String| {
+            let is_part = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+            host.chars().all(is_part) && host.starts_with(|c: char| c.is_alphanumeric() || c == '[')
+        };
+        match hosts.iter().all(is_host) && !hosts.is_empty() {
+            true => Ok(Self(hosts)),
+            false => Err("expected hosts such as img.example, with commas between them".into()),
+        }
+    }
+
+    /// The hosts, with a space between them.
+    pub fn spaced(&self) -> String {
+        self.0.join(" ")
+    }
+
+    /// True if a picture at an address may be loaded.
+    pub fn have(&self, host: &str) -> bool {
+        self.0.iter().any(|one| one.eq_ignore_ascii_case(host))
     }
 }
 
@@ -289,10 +327,27 @@ mod tests {
         let named = ["https://game.example", "http://localhost:3000"];
         let parsed = Origins::parse("https://game.example ,http://localhost:3000");
         assert_eq!(parsed, Ok(Origins::Named(named.map(str::to_owned).into())));
-        for wrong in
-            ["", "game.example", "https://", "https://a/", "https://*.a", "https://ä", "null"]
-        {
+        for wrong in [
+            "",
+            "game.example",
+            "https://",
+            "https://a/",
+            "https://*.a",
+            "https://ä",
+            "https://a;b",
+            "null",
+        ] {
             assert!(Origins::parse(wrong).unwrap_err().contains("expected"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_host_of_pictures_says_nothing_else_to_a_browser() {
+        let hosts = ImageHosts::parse("Img.example, [2001:db8::1]:8443").unwrap();
+        assert_eq!(hosts.spaced(), "img.example [2001:db8::1]:8443");
+        assert!(hosts.have("IMG.example") && !hosts.have("example"));
+        for wrong in ["", "*", "https://a", "a b", "a;script-src *", "'self'", "a/b", ":"] {
+            assert!(ImageHosts::parse(wrong).unwrap_err().contains("expected"), "{wrong}");
         }
     }
 

@@ -10,8 +10,13 @@ use crate::deployment::{Deployment, Redis, Sql};
 
 /// A deployment with the board `race`: ann 30.00, bob and cy 20.00 (cy first), dee 10.00, eve 5.50.
 pub async fn race() -> (Arc<Deployment>, Api) {
+    race_with_settings(&[]).await
+}
+
+/// As [`race`], on a server with settings.
+pub async fn race_with_settings(settings: &[(&str, &str)]) -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
-    let api = Api::start(&deployment).await;
+    let api = Api::start_with_settings(&deployment, settings).await;
     let windows = json!([{ "name": "daily" }]);
     let input = json!({
         "slug": "race", "decimals": 2, "maxScore": "9999999.99", "windows": windows, "shards": 2,

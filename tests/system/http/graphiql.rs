@@ -1,8 +1,6 @@
 //! GraphiQL: in a browser, and as files of the server.
 
-use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::PathBuf;
 
 use flate2::read::GzDecoder;
 use reqwest::header::{
@@ -15,8 +13,8 @@ use serde_json::json;
 use tests::api::Api;
 use tests::boards::race::race;
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::servers::built;
 use tests::servers::node::{self, chromium};
-use tests::servers::program;
 
 #[tokio::test]
 async fn graphiql_works_in_a_browser_and_asks_no_other_host() {
@@ -60,38 +58,15 @@ async fn graphiql_works_in_a_browser_and_asks_no_other_host() {
     assert!(!local.to_string().contains(api.token()));
 }
 
-/// The files of `npm run build`, by their addresses, inflated.
-fn built() -> BTreeMap<String, String> {
-    let assets = program::root().join("api/web/dist/assets");
-    let files = std::fs::read_dir(&assets)
-        .expect("GraphiQL is not built: `make web` builds it, or says what it needs");
-    let mut built: BTreeMap<_, _> = files
-        .map(|file| {
-            let file = file.unwrap();
-            let name = file.file_name().into_string().unwrap();
-            let name = name.strip_suffix(".gz").unwrap();
-            (format!("/graphiql/assets/{name}"), file.path())
-        })
-        .collect();
-    built.insert("/graphiql".into(), assets.parent().unwrap().join("index.html.gz"));
-    let inflated = |path: PathBuf| {
-        let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).unwrap();
-        GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
-    built.into_iter().map(|(address, path)| (address, inflated(path))).collect()
-}
-
 #[tokio::test]
-async fn its_files_are_cached_compressed_and_guarded() {
+async fn built_files_are_cached_compressed_and_guarded() {
     let (_deployment, api) = race().await;
     let client = Client::new();
     let get = async |address: &str, headers: HeaderMap| {
         let request = client.get(format!("{}{address}", api.url())).headers(headers);
         request.send().await.unwrap()
     };
-    for (address, content) in built() {
+    for (address, content) in built::assets() {
         let page = address == "/graphiql";
         let plain = get(&address, HeaderMap::new()).await;
         assert_eq!(plain.status(), StatusCode::OK, "{address}");
@@ -139,8 +114,8 @@ async fn its_files_are_cached_compressed_and_guarded() {
 }
 
 #[test]
-fn nothing_in_its_files_loads_from_elsewhere() {
-    for (address, content) in built() {
+fn nothing_in_built_files_loads_from_elsewhere() {
+    for (address, content) in built::assets() {
         // Loads by a page, a style sheet or a script. A link for a person to follow is not a load.
         for loads in ["src=", "src:", "url(", "@import", "import(", "from", "fetch(", "Worker("] {
             for (at, _) in content.match_indices(loads) {
@@ -155,14 +130,14 @@ fn nothing_in_its_files_loads_from_elsewhere() {
             }
         }
     }
-    let page = &built()["/graphiql"];
-    for attribute in ["src=\"", "href=\""] {
-        for (at, _) in page.match_indices(attribute) {
-            let named = &page[at + attribute.len()..];
-            assert!(
-                named.starts_with("/graphiql/assets/") || named.starts_with("data:,"),
-                "{named}"
-            );
+    for (page, assets) in [(built::GRAPHIQL, "/graphiql/assets/"), (built::PAGE, "/page/assets/")] {
+        let page = built::index(page);
+        for attribute in ["src=\"", "href=\""] {
+            for (at, _) in page.match_indices(attribute) {
+                let named = &page[at + attribute.len()..];
+                let allowed = [assets, "data:", "/graphql?query=", "/\""];
+                assert!(allowed.iter().any(|start| named.starts_with(start)), "{named}");
+            }
         }
     }
 }
@@ -170,8 +145,9 @@ fn nothing_in_its_files_loads_from_elsewhere() {
 #[tokio::test]
 async fn the_front_page_and_the_start_lead_to_it() {
     let (_deployment, api) = race().await;
+    let leads = |front: &str| !front.contains("laurel:graphiql");
     let front = reqwest::get(api.url()).await.unwrap().text().await.unwrap();
-    assert!(front.contains("href=\"/graphiql\""), "{front}");
+    assert!(leads(&front), "{front}");
     let address = format!("{}/graphiql", api.url());
     assert!(api.printed().contains(&address), "{}", api.printed());
 }
@@ -182,4 +158,6 @@ async fn a_setting_switches_it_off() {
     let api = Api::start_with_settings(&deployment, &[("LAUREL_GRAPHIQL", "off")]).await;
     let page = Client::new().get(format!("{}/graphiql", api.url())).send().await.unwrap();
     assert_eq!(page.status(), StatusCode::NOT_FOUND);
+    let front = reqwest::get(api.url()).await.unwrap().text().await.unwrap();
+    assert!(front.contains("<meta name=\"laurel:graphiql\" content=\"off\" />"), "{front}");
 }

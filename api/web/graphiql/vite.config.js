@@ -1,20 +1,7 @@
-// GraphiQL as static files: index.html and hashed assets, each compressed once here instead of at every request.
+// GraphiQL as static files: index.html and hashed assets, each compressed.
 
-import { rm, readFile, writeFile } from 'node:fs/promises';
-import { gzipSync } from 'node:zlib';
 import { defineConfig } from 'vite';
-
-const compressed = {
-  name: 'laurel-compressed',
-  apply: 'build',
-  async writeBundle({ dir }, bundle) {
-    for (const name of Object.keys(bundle)) {
-      const path = `${dir}/${name}`;
-      await writeFile(`${path}.gz`, gzipSync(await readFile(path), { level: 9 }));
-      await rm(path);
-    }
-  },
-};
+import { compressed } from '../compressed.js';
 
 // Monaco has a copy of DOMPurify inside, 3.1.7, which no audit sees and no update reaches. The package of the same name takes
 // its place, under the names that Monaco imports; the build fails where Monaco no longer has the copy.
@@ -44,6 +31,8 @@ export default defineConfig({
   base: '/graphiql/',
   plugins: [purified(), compressed],
   build: {
+    outDir: '../dist/graphiql',
+    emptyOutDir: true,
     // Every browser that runs Monaco has these.
     target: 'es2023',
     modulePreload: { polyfill: false },
