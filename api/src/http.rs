@@ -194,14 +194,14 @@ async fn query_by_post(
         Ok(body) => body,
         Err(unread) => return unread.answer(media_type),
     };
-    let bytes = body.len();
+    let (bytes, values_max) = (body.len(), service.checks.variable_values_max());
     if let Some(extensions) = &for_events {
         let asked = events::Asked { address, bytes, headers, extensions };
-        let parse = || parameters::of_body(&body);
+        let parse = || parameters::of_body(&body, values_max);
         return Box::pin(events::answer(service, asked, parse)).await;
     }
     let received = Received { address, bytes, headers, media_type, method: Method::Post };
-    execute(service, received, move || parameters::of_body(&body)).await
+    execute(service, received, move || parameters::of_body(&body, values_max)).await
 }
 
 fn not_acceptable() -> HttpResponse {

@@ -6,3 +6,4 @@ pub mod archive;
 pub mod checkpoint;
 pub mod period_reset;
 pub mod remove;
+mod together;

@@ -7,6 +7,7 @@ mod connections;
 mod cost;
 mod documents;
 mod echoes;
+mod histories;
 mod honest;
 mod introspection;
 mod late_events;

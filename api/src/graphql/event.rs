@@ -254,7 +254,8 @@ async fn complete(
     }
     // A void lies in the partition that held the member when it was committed.
     let seqs = rows.iter().map(|row| row.seq).collect();
-    let voided = score_event::voided_of_member(db, board.board.no, &first.member, seqs).await?;
+    let voided =
+        score_event::voided_of_members(db, board.board.no, [first.member.as_str()], seqs).await?;
     let event = |row: score_event::Model| {
         let place = (row.partition, row.seq);
         Ok(ScoreEvent {

@@ -62,6 +62,11 @@ impl Checks {
         Self { limits: limits.clone(), documents }
     }
 
+    /// The most values in all variables of a request.
+    pub fn variable_values_max(&self) -> u32 {
+        self.limits.variable_values_max
+    }
+
     /// Parses a request and checks it.
     ///
     /// # Errors

@@ -14,12 +14,22 @@ pub struct Parameters {
     pub hash: Option<QueryHash>,
 }
 
-/// Parses a body.
+/// The most values of a body that are in none of its variables, such as those of extensions.
+const OTHER_VALUES_MAX: u32 = 1000;
+
+/// Parses a body. Its values are counted before any is made, as the shortest take a hundred times
+/// the memory of their text.
 ///
 /// # Errors
+/// `LIMIT_EXCEEDED` if it has more values than the variables may have, and some others;
 /// `BAD_USER_INPUT` unless it is a JSON object with a query or the hash of one, and each parameter
 /// has its type.
-pub fn of_body(body: &[u8]) -> Result<Parameters> {
+pub fn of_body(body: &[u8], variable_values_max: u32) -> Result<Parameters> {
+    let most = u64::from(variable_values_max) + u64::from(OTHER_VALUES_MAX);
+    if has_more_values(body, most) {
+        let message = format!("the body has more than {most} values: expected at most so many");
+        return Err(Error::limit_exceeded(message));
+    }
     match serde_json::from_slice(body) {
         Ok(Value::Object(parameters)) => read(parameters),
         Ok(_) => Err(Error::bad_input(
@@ -27,6 +37,38 @@ pub fn of_body(body: &[u8]) -> Result<Parameters> {
         )),
         Err(error) => Err(Error::bad_input(format!("the body is not JSON: {error}"))),
     }
+}
+
+/// True if a JSON text has more than so many values. This goes by the commas and brackets outside
+/// its strings; the parser judges everything else.
+fn has_more_values(json: &[u8], most: u64) -> bool {
+    // A value has two bytes at least, with the comma or bracket before it.
+    if json.len() as u64 / 2 < most {
+        return false;
+    }
+    let (mut values, mut is_empty, mut bytes) = (1, false, json.iter());
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b' ' | b'\t' | b'\r' | b'\n' => continue,
+            b',' => values += 1,
+            // A list or an object has a value before its first comma, unless it ends at once.
+            b']' | b'}' => {}
+            _ if is_empty => values += 1,
+            _ => {}
+        }
+        if values > most {
+            return true;
+        }
+        is_empty = matches!(byte, b'[' | b'{');
+        if *byte == b'"' {
+            while let Some(byte) = bytes.next().filter(|byte| **byte != b'"') {
+                if *byte == b'\\' {
+                    bytes.next();
+                }
+            }
+        }
+    }
+    false
 }
 
 /// Parses the query string of a URL, where an empty parameter counts as absent.
@@ -103,4 +145,38 @@ fn read(mut parameters: Map<String, Value>) -> Result<Parameters> {
         }
     }
     Ok(Parameters { request, hash })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_values_of_a_text_are_counted_before_they_are_made() {
+        fn values(value: &Value) -> u64 {
+            1 + match value {
+                Value::Array(items) => items.iter().map(values).sum(),
+                Value::Object(fields) => fields.values().map(values).sum(),
+                _ => 0,
+            }
+        }
+        for text in [
+            "[[],[],[0],{}]",
+            "[[[[[[[[]]]]]]]]",
+            r#"{ "a": [1, -2.5e3, true, null], "b\"": "x,[y\",", "c": {}, "": [ ] }"#,
+            r#"[[0,0],[0,{"a":0,"b":[{"c":0},{}]}], "\\", ["]"], "", [ { } ]]"#,
+        ] {
+            // The count begins where a text is long for its values.
+            let text = format!("{text}{}", " ".repeat(200));
+            let count = values(&serde_json::from_str(&text).unwrap());
+            assert!(!has_more_values(text.as_bytes(), count), "{count}: {text}");
+            assert!(has_more_values(text.as_bytes(), count - 1), "{count}: {text}");
+        }
+        let lists = |count: usize| format!("[{}]", vec!["0"; count].join(","));
+        let body = |values| format!("{{\"query\":\"{{a}}\",\"extensions\":{{\"v\":{values}}}}}");
+        // The object, the query, the extensions and the list are values, too.
+        assert!(of_body(body(lists(20_996)).as_bytes(), 20_000).is_ok());
+        let refused = of_body(body(lists(20_997)).as_bytes(), 20_000).err().unwrap();
+        assert!(refused.message.contains("more than 21000 values"), "{}", refused.message);
+    }
 }

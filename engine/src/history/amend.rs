@@ -35,8 +35,8 @@ use entity::error::Result;
 use entity::history::{log_cursor, score_event};
 
 pub(crate) use bans::counting_ban_removals;
-pub(crate) use copies::counting;
 use copies::remember;
+pub(crate) use copies::{copy_all, counting};
 pub use dead_letters::void_dead_letters;
 use entries::{Entries, changes, gather};
 pub(crate) use entries::{replayed, seal_names};
@@ -188,14 +188,7 @@ pub(crate) async fn amend_members(
     by: By,
     deadline: Instant,
 ) -> Result<AmendedMembers> {
-    let mut amending = Amending {
-        board,
-        plan,
-        by,
-        known: None,
-        sealing_before_ms: vec![],
-        archived_before_ms: None,
-    };
+    let mut amending = Amending::new(board, plan, by);
     Ok(partition.commit_with_retry(&mut amending, deadline).await?.outcome)
 }
 
@@ -230,8 +223,12 @@ impl Follower for Amending<'_> {
             Some(known) => {
                 let keys = self.plan.members().iter().map(MemberId::as_str);
                 let of_members = score_event::of_members(self.board, keys);
+                let since = known.history.cursor.seq;
                 let history = known.history.advance(partition, of_members).await?;
-                history.map(|history| KnownHistory { history, ..known })
+                match self.has_refused(partition, since).await? {
+                    true => None,
+                    false => history.map(|history| KnownHistory { history, ..known }),
+                }
             }
         };
         Ok(ControlFlow::Continue(()))
@@ -277,7 +274,12 @@ impl Follower for Amending<'_> {
     }
 }
 
-impl Amending<'_> {
+impl<'a> Amending<'a> {
+    fn new(board: &'a Board, plan: Plan<'a>, by: By) -> Self {
+        let sealing_before_ms = vec![];
+        Self { board, plan, by, known: None, sealing_before_ms, archived_before_ms: None }
+    }
+
     /// Folds the amendment onto a history that ends at the head of `tail`.
     fn fold(
         &self,
@@ -308,10 +310,9 @@ impl Amending<'_> {
         let mut changed = Entries::new();
         for (member, before) in before {
             let new = commit.places(partition.no).filter(|(_, event)| event.member == member);
-            let new = new.map(|(place, event)| (place, event.clone()));
-            let history = known.history.of(member.as_str()).iter().cloned();
-            let history: Vec<_> = history.chain(new).collect();
-            let after = self.entries(known, &member, &history, &rolls)?;
+            let new: Vec<_> = new.map(|(place, event)| (place, event.clone())).collect();
+            let history = known.history.of(member.as_str()).iter().chain(&new);
+            let after = self.entries(known, &member, history, &rolls)?;
             gather(&mut changed, changes(before, after));
         }
         let mut writes = Writes::default();
@@ -328,11 +329,11 @@ impl Amending<'_> {
     }
 
     /// The entries in Redis that follow from a member's history.
-    fn entries(
+    fn entries<'e>(
         &self,
-        known: &KnownHistory,
-        member: &MemberId,
-        events: &[(EventPlace, Event)],
+        known: &'e KnownHistory,
+        member: &'e MemberId,
+        events: impl IntoIterator<Item = &'e (EventPlace, Event)> + Clone,
         rolls: &Rolls,
     ) -> ranking::Result<Entries> {
         let sealed = self.sealing_before_ms.iter().copied();

@@ -1,9 +1,10 @@
 //! The reset of a period of a board: voids the scores that were earned in it, in bounded steps.
 //!
 //! The first step fixes the instant up to which scores are voided, and a step goes on behind the
-//! score at which the one before ended. So steps come to an end however many members play.
+//! score at which the one before ended. So steps come to an end however many members play. The scores
+//! of a member are voided together, as its whole history is folded for that.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -16,18 +17,20 @@ use ranking::board::Board;
 use ranking::commit::EventPlace;
 use ranking::id::MemberId;
 use ranking::window::Period;
+use sea_orm::DatabaseConnection;
 use tokio::time::Instant;
 
 use super::remove::settle;
+use super::together::Together;
 use crate::deployment::Deployment;
 use crate::history::amend::{By, Plan, Voids, amend_members};
 
 /// The most scores that one step looks at.
 pub const VOIDED_MAX: usize = 1000;
 
-/// The scores that are voided at once: those of one partition in one commit, unless their members
-/// have very many entries. The histories of these members are read together.
-const VOIDED_AT_ONCE: usize = 100;
+/// The most members whose scores are voided at once; their histories are read together, unless they
+/// are long.
+const MEMBERS_AT_ONCE: usize = 100;
 
 /// The end of a step: the score behind which the next one begins, and the instant before which
 /// scores are voided, in Unix milliseconds.
@@ -96,42 +99,91 @@ pub async fn void_step(
     };
     let times = period.start_ms..period.end_ms.map_or(before_ms, |end_ms| end_ms.min(before_ms));
     let last = after.map(|after| after.last);
-    let page = by_time::page(db, board.no, times, last, VOIDED_MAX);
-    let (rows, mut has_more) = page.await?;
-    let (mut voided, mut end) = (0, None);
-    for part in rows.chunks(VOIDED_AT_ONCE) {
-        if end.is_some() && Instant::now() >= deadline {
-            has_more = true;
+    let (rows, mut has_more) = by_time::page(db, board.no, times, last, VOIDED_MAX).await?;
+    let mut end = rows.last();
+    let scores = Scores::of(db, board, &rows).await?;
+    let mut together = Together::new(db, board.no, MEMBERS_AT_ONCE);
+    let (mut voided, mut left) = (0, &scores.members[..]);
+    while !left.is_empty() {
+        let members = together.next(&mut left).await?;
+        voided += void(deployment, board, (members, &scores), deadline).await?;
+        // The members are in the order of their first scores, so all before that of the next one
+        // are voided.
+        if let Some(next) = left.first().filter(|_| Instant::now() >= deadline) {
+            let before =
+                rows.iter().take_while(|row| row.member != next.as_str() || scores.passes(row));
+            (end, has_more) = (before.last(), true);
             break;
         }
-        voided += void(deployment, board, part, deadline).await?;
-        let last = part.last().and_then(Timed::of);
-        end = last.map(|last| Reached { before_ms, last });
     }
     if let Err(error) = settle(deployment, board, deadline).await {
         // The voids stand; readers of the history may just not see them yet.
         tracing::debug!(board = %board.no, %error, "voids wait for the database");
     }
+    let end = end.and_then(Timed::of).map(|last| Reached { before_ms, last });
     Ok(Step { voided, end, has_more })
 }
 
-/// Voids scores that still count. Returns their number.
+/// The scores of a page that are not voided yet.
+struct Scores {
+    /// Their members, in the order of the first score of each.
+    members: Vec<MemberId>,
+    places: HashMap<MemberId, Vec<EventPlace>>,
+    /// Those of the page that are voided.
+    voided: HashSet<EventPlace>,
+}
+
+impl Scores {
+    async fn of(
+        db: &DatabaseConnection,
+        board: &Board,
+        rows: &[score_event::Model],
+    ) -> Result<Self> {
+        let keys: BTreeSet<&str> = rows.iter().map(|row| row.member.as_str()).collect();
+        let seqs: BTreeSet<i64> = rows.iter().map(|row| row.seq).collect();
+        let seqs = seqs.into_iter().collect();
+        let voided = score_event::voided_of_members(db, board.no, keys, seqs).await?;
+        let mut scores = Self { members: vec![], places: HashMap::new(), voided };
+        for row in rows {
+            let (member, place) = (MemberId::new(&row.member)?, row.place()?);
+            if scores.voided.contains(&place) {
+                continue;
+            }
+            let places = scores.places.entry(member.clone()).or_default();
+            if places.is_empty() {
+                scores.members.push(member);
+            }
+            places.push(place);
+        }
+        Ok(scores)
+    }
+
+    /// True for a score that was voided before this step.
+    fn passes(&self, row: &score_event::Model) -> bool {
+        row.place().is_ok_and(|place| self.voided.contains(&place))
+    }
+}
+
+/// Voids the scores of members, those of one partition in one commit unless the members have very
+/// many entries. Returns the number of scores that counted until then.
 async fn void(
     deployment: &Deployment,
     board: &Board,
-    rows: &[score_event::Model],
+    (members, scores): (&[MemberId], &Scores),
     deadline: Instant,
 ) -> Result<usize> {
-    let mut scores = vec![];
-    for row in rows {
-        scores.push((MemberId::new(&row.member)?, row.place()?));
-    }
-    let by_partition = deployment.by_partition(board, &scores, |(member, _)| member);
-    let voids = by_partition.map(async |(partition, scores): (_, Vec<(MemberId, EventPlace)>)| {
-        let members: BTreeSet<MemberId> = scores.iter().map(|(member, _)| member.clone()).collect();
-        let members: Vec<MemberId> = members.into_iter().collect();
-        let (mut left, mut voided) = (&scores[..], 0);
+    let by_partition = deployment.by_partition(board, members, |member| member);
+    let voids = by_partition.map(async |(partition, members): (_, Vec<MemberId>)| {
+        let mut targets = vec![];
+        for member in &members {
+            let places = scores.places.get(member).into_iter().flatten();
+            targets.extend(places.map(|place| (member.clone(), *place)));
+        }
+        let (mut left, mut voided) = (&targets[..], 0);
         while !left.is_empty() {
+            // Histories of members whose scores are voided are not read again.
+            let mut members: Vec<_> = left.iter().map(|(member, _)| member.clone()).collect();
+            members.dedup();
             let plan = Plan::Voids(Voids::of(&members, left));
             let done = amend_members((partition, board), plan, By::Client, deadline).await?;
             voided += done.events;

@@ -8,6 +8,7 @@ use ranking::board::Board;
 use ranking::id::MemberId;
 use tokio::time::{Instant, timeout_at};
 
+use super::together::Together;
 use crate::deployment::Deployment;
 use crate::history::amend::{By, Plan, amend_members};
 use entity::error::Result;
@@ -16,7 +17,8 @@ use entity::standings::filter::Filter;
 /// The most members that one step removes.
 pub const REMOVED_MAX: usize = 1000;
 
-/// The most members that one commit removes; their histories are read together.
+/// The most members that one commit removes; their histories are read together, unless they are
+/// long.
 const REMOVED_AT_ONCE: usize = 100;
 
 /// A step of a removal.
@@ -62,10 +64,12 @@ pub async fn remove_step(
     settle(deployment, board, deadline).await?;
     let Step { members, mut end, mut has_more } = page(deployment, board, filter, after).await?;
     let mut removed = vec![];
-    let mut parts = members.chunks(REMOVED_AT_ONCE).peekable();
-    while let Some(part) = parts.next() {
+    let mut together = Together::new(&deployment.db, board.no, REMOVED_AT_ONCE);
+    let mut left = &members[..];
+    while !left.is_empty() {
+        let part = together.next(&mut left).await?;
         removed.extend(remove(deployment, board, part, deadline).await?);
-        if parts.peek().is_some() && Instant::now() >= deadline {
+        if !left.is_empty() && Instant::now() >= deadline {
             end = part.last().map(ToString::to_string);
             has_more = true;
             break;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
 use ranking::id::MemberId;
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 use super::{boards_of, check_friends};
 use crate::deployment::Deployment;
 use crate::failpoint;
-use crate::history::amend::{Amended, By, Merge, Plan, amend_members, counting};
+use crate::history::amend::{By, Merge, Plan, amend_members, copy_all, counting};
 use crate::partition::Partition;
 use entity::archive::archived_entry;
 use entity::board;
@@ -39,7 +40,7 @@ pub(super) async fn check(
     for found in boards_of(deployment, &row.source).await? {
         let of_board = Move::of(deployment, &found, row)?;
         let scores = of_board.scores().await?;
-        of_board.copy(&scores, Plan::Check, deadline).await.map_err(|error| match error {
+        of_board.check(&scores, deadline).await.map_err(|error| match error {
             Error::Ranking(ranking::Error::OutOfRange(why)) => {
                 let why = format!(
                     "{} and {} cannot be merged on board {}: {why}",
@@ -98,12 +99,7 @@ impl<'a> Move<'a> {
             if scores.is_empty() {
                 return Ok(());
             }
-            while self.copy(&scores, Plan::Copies, deadline).await? == Amended::Done {
-                failpoint::hit("copied");
-                if Instant::now() >= deadline {
-                    return Err(Error::Overtaken("a merge takes long".into()));
-                }
-            }
+            copy_all((self.target.0, &self.board), self.merge(&scores), deadline).await?;
             self.target.0.settle().await?;
             // Redis may have lost copies before SQL had them.
             if self.has_all(&scores).await? {
@@ -119,16 +115,16 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// Makes the next commit of copies, or checks all of them.
-    async fn copy<'b>(
-        &'b self,
-        scores: &'b [(EventPlace, Event)],
-        plan: fn(Merge<'b>) -> Plan<'b>,
-        deadline: Instant,
-    ) -> Result<Amended> {
-        let ((_, source), (partition, target)) = (&self.source, &self.target);
-        let plan = plan(Merge { source, target, scores });
-        Ok(amend_members((*partition, &self.board), plan, By::Upkeep, deadline).await?.amended)
+    /// The merge of some scores.
+    fn merge<'b>(&'b self, scores: &'b [(EventPlace, Event)]) -> Merge<'b> {
+        Merge { source: &self.source.1, target: &self.target.1, scores }
+    }
+
+    /// Checks that the target can have copies of all scores.
+    async fn check(&self, scores: &[(EventPlace, Event)], deadline: Instant) -> Result<()> {
+        let plan = Plan::Check(self.merge(scores));
+        amend_members((self.target.0, &self.board), plan, By::Upkeep, deadline).await?;
+        Ok(())
     }
 
     /// The source's scores on the board that count, in order.
@@ -142,12 +138,12 @@ impl<'a> Move<'a> {
         let archived = archived_entry::of_members(db, &mark, [member.as_str()]).await?;
         use score_event::Column::{Partition as In, Seq};
         let elsewhere = In.ne(i32::from(partition.no));
-        let rows = score_event::history_of(&self.board, member.as_str())
-            .filter(Condition::any().add(elsewhere).add(Seq.gt(mark.archived_seq)))
-            .all(db)
-            .await?;
-        let mut events = Vec::with_capacity(rows.len());
-        for row in &rows {
+        let events_of = score_event::history_of(&self.board, member.as_str())
+            .filter(Condition::any().add(elsewhere).add(Seq.gt(mark.archived_seq)));
+        // One by one: a row takes ten times the memory of its event.
+        let mut rows = events_of.stream(db).await?;
+        let mut events = vec![];
+        while let Some(row) = rows.try_next().await? {
             events.push((row.place()?, row.to_ranking()?));
         }
         let (scores, begins_anew) = counting(events);

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventPlace};
-use sea_orm::{ColumnTrait, QueryFilter, Select};
+use sea_orm::{ColumnTrait, DatabaseConnection, QueryFilter, Select};
 
 use crate::partition::Partition;
 use entity::error::Result;
 use entity::history::{log_cursor, score_event};
 
-/// The history of members on a board, up to a commit.
+/// The history of members on a board, up to a commit. Its events are to be folded, so they have no
+/// metadata, which may be long.
 pub(crate) struct MembersHistory {
     /// The commit.
     pub cursor: log_cursor::Model,
@@ -24,11 +26,17 @@ impl MembersHistory {
         self.events.get(member).map_or(&[], Vec::as_slice)
     }
 
-    /// Adds events that SQL has.
-    pub(crate) fn add(&mut self, rows: &[score_event::Model]) -> Result<()> {
-        for row in rows {
-            let events = self.events.entry(row.member.clone()).or_default();
-            events.push((row.place()?, row.to_ranking()?));
+    /// Adds the selected events that SQL has, in the order of the selection. The rows are read one
+    /// by one: a row takes ten times the memory of its event.
+    pub(crate) async fn add(
+        &mut self,
+        db: &DatabaseConnection,
+        events: Select<score_event::Entity>,
+    ) -> Result<()> {
+        let mut rows = events.stream(db).await?;
+        while let Some(row) = rows.try_next().await? {
+            let event = Event { metadata: None, ..row.to_ranking()? };
+            self.events.entry(row.member.clone()).or_default().push((row.place()?, event));
         }
         Ok(())
     }
@@ -43,13 +51,11 @@ impl MembersHistory {
         let Some(now) = partition.advance_cursor(&self.cursor).await? else {
             return Ok(None);
         };
-        let rows = events
+        let since = events
             .filter(score_event::Column::Partition.eq(now.partition))
             .filter(score_event::Column::Seq.gt(self.cursor.seq))
-            .filter(score_event::Column::Seq.lte(now.seq))
-            .all(&partition.db)
-            .await?;
-        self.add(&rows)?;
+            .filter(score_event::Column::Seq.lte(now.seq));
+        self.add(&partition.db, since).await?;
         self.cursor = now;
         Ok(Some(self))
     }
@@ -66,7 +72,7 @@ impl MembersHistory {
             for (place, event) in commit.places(partition.no).filter(|(_, of)| of.board == board.no)
             {
                 if let Some(events) = self.events.get_mut(event.member.as_str()) {
-                    events.push((place, event.clone()));
+                    events.push((place, Event { metadata: None, ..event.clone() }));
                     count += 1;
                 }
             }

@@ -49,7 +49,7 @@ pub async fn counting(
         .all(db)
         .await?;
     let seqs = scores.iter().map(|row| row.seq).collect();
-    let voided = score_event::voided_of_member(db, board, member, seqs).await?;
+    let voided = score_event::voided_of_members(db, board, [member], seqs).await?;
     let mut ids = HashSet::new();
     for row in scores {
         if !voided.contains(&row.place()?) {

@@ -367,15 +367,32 @@ pub async fn count_of_boards(
     Entity::find().filter(Column::BoardNo.is_in(numbers)).count(db).await
 }
 
-/// The places that a member's voids on a board void, among those with one of these seqs.
-pub async fn voided_of_member(
+/// The numbers of events of members on a board, archived ones left out; none of a member without
+/// any.
+pub async fn counts_of_members<'a>(
     db: &impl ConnectionTrait,
     board: BoardNo,
-    member: &str,
+    members: impl IntoIterator<Item = &'a str>,
+) -> Result<Vec<(String, i64)>, DbErr> {
+    let of_members =
+        Entity::find().filter(Column::BoardNo.eq(board.0)).filter(Column::Member.is_in(members));
+    let counts =
+        of_members.select_only().column(Column::Member).column_as(Column::Seq.count(), "n");
+    counts.group_by(Column::Member).into_tuple().all(db).await
+}
+
+/// The places that voids of some members on a board void, among those with one of these seqs.
+pub async fn voided_of_members<'a>(
+    db: &impl ConnectionTrait,
+    board: BoardNo,
+    members: impl IntoIterator<Item = &'a str>,
     seqs: Vec<i64>,
 ) -> Result<HashSet<EventPlace>, DbErr> {
-    // An index serves the redundant condition on the time.
-    let amendments = of_member(board, member).filter(Column::AtMs.is_null());
-    let voids = amendments.filter(Column::VoidSeq.is_in(seqs)).all(db).await?;
-    Ok(voids.iter().filter_map(Model::voids).collect())
+    let voids = Entity::find()
+        .filter(Column::BoardNo.eq(board.0))
+        .filter(Column::Member.is_in(members))
+        // An index serves this redundant condition.
+        .filter(Column::AtMs.is_null())
+        .filter(Column::VoidSeq.is_in(seqs));
+    Ok(voids.all(db).await?.iter().filter_map(Model::voids).collect())
 }

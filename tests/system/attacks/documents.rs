@@ -3,6 +3,7 @@
 use tests::attack::documents::{
     bodies, distinct, fragments, fragments_under_arguments, heaps, numbers, variables,
 };
+use tests::attack::request::Attack;
 use tests::attack::{Attacked, UNRATED, boards};
 use tests::model::schema::Schema;
 
@@ -27,6 +28,19 @@ async fn a_stranger_costs_little_where_reads_need_a_token() {
     let settings = [&UNRATED[..], &[("LAUREL_PUBLIC_READS", "false")]].concat();
     let server = Attacked::start_with(&settings).await;
     server.withstands(&[fragments(), variables()].concat()).await;
+}
+
+#[tokio::test]
+async fn many_bodies_of_many_values_at_once_hold_little() {
+    let server = Attacked::start().await;
+    let body = |number: usize| {
+        let lists = vec!["[]"; 165_000].join(",");
+        let name = if number.is_multiple_of(2) { "variables" } else { "extensions" };
+        let body = format!("{{\"query\":\"{{a}}\",\"{name}\":{{\"v\":[{lists}]}}}}");
+        Attack::raw("one of many bodies", body).as_admin()
+    };
+    let many: Vec<_> = (0..24).map(body).collect();
+    server.withstands_many(&many, |_, _| vec![]).await;
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ pub(crate) async fn counting_ban_removals(
         .all(db)
         .await?;
     let seqs = removals.iter().map(|row| row.seq).collect();
-    let voided = score_event::voided_of_member(db, board.no, member.as_str(), seqs).await?;
+    let voided = score_event::voided_of_members(db, board.no, [member.as_str()], seqs).await?;
     let mut places = vec![];
     for row in &removals {
         places.push(row.place()?);

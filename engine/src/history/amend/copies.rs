@@ -5,23 +5,60 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use ranking::board::Board;
 use ranking::commit::{Commit, Event, EventKind, EventPlace, voided};
 use ranking::id::{EventId, PartitionNo};
 use ranking::store::write::Writes;
 use ranking::submission::event_ids::seen_entry;
 use ranking::window::roll::Rolls;
+use tokio::time::Instant;
 
 use super::known::KnownHistory;
-use super::{Amended, Amending, Merge, Plan, Planned, replayed};
+use super::{Amended, Amending, By, Merge, Plan, Planned, replayed};
 use crate::failpoint;
 use crate::partition::Partition;
 use entity::error::Result;
+use entity::history::dead_letter;
 use entity::member::merge::{self, Step};
 
 /// The most copies in one commit.
 const COPIES_MAX: usize = 500;
 
+/// Copies the scores that a target's history lacks, commit by commit. The history is read once,
+/// however many commits follow.
+///
+/// # Errors
+/// `Overtaken` if scores are left at the deadline; otherwise as
+/// [`amend_members`](super::amend_members).
+pub(crate) async fn copy_all(
+    (partition, board): (Partition<'_>, &Board),
+    of: Merge<'_>,
+    deadline: Instant,
+) -> Result<()> {
+    let mut amending = Amending::new(board, Plan::Copies(of), By::Upkeep);
+    loop {
+        let done = partition.commit_with_retry(&mut amending, deadline).await?;
+        if done.outcome.amended != Amended::Done {
+            return Ok(());
+        }
+        failpoint::hit("copied");
+        if Instant::now() >= deadline {
+            return Err(entity::Error::Overtaken("a merge takes long".into()));
+        }
+    }
+}
+
 impl Amending<'_> {
+    /// True if SQL refused a copy behind a seq. A history that is read on would lack it, and it
+    /// would be made again.
+    pub(super) async fn has_refused(&self, partition: Partition<'_>, since: i64) -> Result<bool> {
+        let Plan::Copies(_) = self.plan else {
+            return Ok(false);
+        };
+        let letters = dead_letter::of_board(&partition.db, partition.no, self.board.no).await?;
+        Ok(letters.iter().any(|(place, _)| place.seq as i64 > since))
+    }
+
     /// Checks that a merge is still at the step of its copies. This is read after the head: who
     /// ends that step moves the head afterwards.
     pub(super) async fn check_step(&self, partition: Partition<'_>) -> Result<()> {

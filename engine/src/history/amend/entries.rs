@@ -24,11 +24,12 @@ pub(crate) fn replayed<'a>(
     board: &Board,
     member: &MemberId,
     archived: impl IntoIterator<Item = &'a archived_entry::Model>,
-    events: &[(EventPlace, Event)],
+    events: impl IntoIterator<Item = &'a (EventPlace, Event)> + Clone,
     rolls: &Rolls,
     sealing_before_ms: impl IntoIterator<Item = ((BoardNo, Window), i64)>,
 ) -> ranking::Result<Replay> {
-    let replay = Replay::without(voided(events), rolls.now_ms).rolled(board.no, rolls.clone());
+    let replay =
+        Replay::without(voided(events.clone()), rolls.now_ms).rolled(board.no, rolls.clone());
     let mut replay = replay.skipping_before(sealing_before_ms);
     for row in archived {
         if let Some(state) = row.state() {

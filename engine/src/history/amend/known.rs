@@ -59,12 +59,10 @@ impl Amending<'_> {
         // Events of former layouts are in SQL, and no more are added to them.
         let before = self.board.has_moved().then(|| In.ne(cursor.partition));
         let rows = score_event::of_members(self.board, keys())
-            .filter(Condition::any().add(here).add_option(before))
-            .all(db)
-            .await?;
+            .filter(Condition::any().add(here).add_option(before));
         let events = keys().map(|member| (member.to_owned(), vec![])).collect();
         let mut history = MembersHistory { cursor, events };
-        history.add(&rows)?;
+        history.add(db, rows).await?;
         // Refused events count in Redis until they are voided.
         let mut refused = HashSet::new();
         for letter in dead_letter::pending(db, Some(partition.no)).await? {

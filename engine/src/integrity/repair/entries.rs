@@ -136,7 +136,7 @@ impl Mending<'_> {
             .of_members()
             .filter(home::up_to(self.board, partition.no, history.cursor.seq))
             .filter(score_event::Column::Seq.gt(archived.mark.archived_seq));
-        history.add(&later.all(&partition.db).await?)?;
+        history.add(&partition.db, later).await?;
         Ok(Some(Known { history, rows }))
     }
 
