@@ -1,8 +1,8 @@
 //! The reset of a period of a board: voids the scores that were earned in it, in bounded steps.
 //!
 //! The first step fixes the instant up to which scores are voided, and a step goes on behind the
-//! score at which the one before ended. So steps come to an end however many members play. The scores
-//! of a member are voided together, as its whole history is folded for that.
+//! score at which the one before ended. So steps come to an end however many members play. The
+//! scores of a member are voided together, as its whole history is folded for that.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;

@@ -8,7 +8,7 @@ use ranking::id::{BoardNo, MemberId};
 use sea_orm::DatabaseConnection;
 
 /// The most events of members whose histories are read together, unless a single member has more.
-const EVENTS_TOGETHER_MAX: u64 = 10_000;
+const EVENTS_TOGETHER_MAX: u64 = 5000;
 
 /// Splits members of a board, in their order, into groups whose histories are read together.
 pub(super) struct Together<'a> {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::board::State;
 use ranking::commit::{Event, EventKind};
@@ -154,11 +155,15 @@ async fn refold(
 ) -> Result<Vec<(String, State)>, DbErr> {
     let mark = archive_mark::of(transaction, board.no, partition).await?;
     let archived = archived_entry::of_members(transaction, &mark, [member]).await?;
-    let rows = score_event::history_of(board, member)
-        .filter(score_event::Column::Seq.gt(mark.archived_seq))
-        .all(transaction)
-        .await?;
-    let voided = rows.iter().filter_map(score_event::Model::voids).collect();
+    let history = || {
+        let history = score_event::history_of(board, member);
+        history.filter(score_event::Column::Seq.gt(mark.archived_seq))
+    };
+    // Scores alone have a time.
+    let amendments = history().filter(score_event::Column::AtMs.is_null());
+    let amendments = amendments.all(transaction).await?;
+    let voided = amendments.iter().filter_map(score_event::Model::voids).collect();
+    drop(amendments);
     let mut replay = Replay::without(voided, 0).only([Window::All]);
     match MemberId::new(member) {
         Ok(id) => {
@@ -167,8 +172,10 @@ async fn refold(
         }
         Err(error) => tracing::error!(board = %board.no, %error, "a row names no member"),
     }
-    for row in &rows {
-        fold_row_or_skip(&mut replay, board, row);
+    // One by one: a history is long, and a row takes ten times the memory of its event.
+    let mut rows = history().stream(transaction).await?;
+    while let Some(row) = rows.try_next().await? {
+        fold_row_or_skip(&mut replay, board, &row);
     }
     Ok(replay.into_states(Window::All))
 }
