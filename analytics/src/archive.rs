@@ -10,6 +10,7 @@
 //! decided one.
 
 mod adding_up;
+pub(crate) mod erasing;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -103,6 +104,8 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     let began = Instant::now();
     let _lock = lock(deployment)?;
     finish_earlier(deployment, job).await?;
+    // No archive is decided while a member is being erased.
+    erasing::finish(deployment, job).await?;
     let rows = find_boards(deployment, arguments.board.as_deref()).await?;
     let mut archived = ArchiveOutcome::default();
     let boards = rows.len();
@@ -111,6 +114,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
         let mut attempts = 0;
         while !try_archive(deployment, row.no, arguments, &mut archived, job).await? {
             finish_earlier(deployment, job).await?;
+            erasing::finish(deployment, job).await?;
             attempts += 1;
             ensure!(
                 attempts < ATTEMPTS_MAX,
@@ -162,6 +166,7 @@ async fn finish_earlier(deployment: &Deployment, job: &Job) -> Result<()> {
         parquet::remove_from_archive(deployment, &file.path)?;
     }
     archive::forget(deployment).await?;
+    files::clear_away(deployment).await?;
     drop_rows(deployment, job).await?;
     Ok(archive::drop_superseded(deployment).await?)
 }

@@ -11,7 +11,7 @@
 
 mod at_rest;
 mod chain;
-mod files;
+pub(crate) mod files;
 pub(crate) mod finding;
 mod findings;
 mod found;

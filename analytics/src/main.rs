@@ -5,7 +5,7 @@
 //! | [`frame`] | the history of a board as a frame, from SQL and archive; the fold in polars |
 //! | [`rebuild`] | standings from history; a move; Redis from SQL |
 //! | [`diff`] | history, SQL and Redis, compared three ways, and repaired |
-//! | [`archive`] | old events into files, and out of SQL |
+//! | [`archive`] | old events into files, and out of SQL; files without erased members |
 //! | [`chain`] | commits followed from one to the next; histories written to a file, and verified |
 //! | [`import`], [`export`], [`generate`] | events from, standings to a file; synthetic events |
 //! | [`member`] | all that is kept of a member, as one document |
@@ -86,6 +86,9 @@ enum Command {
     Restore(On<RestoreArguments>),
     /// Moves old events from SQL to Parquet files, verified before their rows go.
     Archive(On<archive::Arguments>),
+    /// Finishes erasures of members that have archived events: writes the archive's files again
+    /// without these. `laurel erase member`, `laurel archive` and the server do it by themselves.
+    EraseFiles(On<NoArguments>),
     /// Takes events from a CSV, NDJSON or Parquet file with the columns member, score, at, and
     /// optionally board, event_id, region.
     Import(On<import::Arguments>),
@@ -158,6 +161,7 @@ impl Command {
             Self::Roll(job) | Self::Seal(job) => on(job),
             Self::Restore(job) => on(job),
             Self::Archive(job) => on(job),
+            Self::EraseFiles(job) => on(job),
             Self::Import(job) => on(job),
             Self::Export(job) => on(job),
             Self::ExportMember(job) => on(job),
@@ -301,6 +305,9 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         },
         Command::Archive(job) => {
             print_outcome(json, &archive::archive(deployment, &job.own).await?)?;
+        }
+        Command::EraseFiles(_) => {
+            print_outcome(json, &archive::erasing::erase_files(deployment).await?)?;
         }
         Command::Import(job) => {
             print_outcome(json, &import::import(deployment, &job.own).await?)?;

@@ -1,9 +1,11 @@
 //! The work that no request waits for: the persister, upkeep, retention, checkpoints, the daily
-//! diff, and the watch of the stores.
+//! diff, files without erased members, and the watch of the stores.
 
 pub(crate) mod checkpoints;
 pub(crate) mod daily_diff;
+pub(crate) mod erased_files;
 mod persister;
+pub(crate) mod program;
 pub(crate) mod retention;
 pub(crate) mod watch;
 pub(crate) mod worker;

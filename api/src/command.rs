@@ -131,7 +131,7 @@ pub async fn run(parsed: Parsed<Arguments>) -> Result<()> {
         Command::Migrate(command) => migrate::run(command).await,
         Command::Backup(command) => backup::run(command).await,
         Command::Adopt(arguments) => adopt::run(*arguments).await,
-        Command::Erase(command) => erase::run(command).await,
+        Command::Erase(command) => erase::run(command, parsed.environment).await,
         Command::Schema => {
             print!("{}", graphql::sdl());
             Ok(())

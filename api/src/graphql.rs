@@ -31,6 +31,7 @@ use integrity::{Finding, FindingTotal, IntegrityRun, IntegrityRunTotal};
 use job::{Job, JobTotal};
 use member::Member;
 use member::boards::MemberBoards;
+use member::erasure::ErasureReceipt;
 use member::friend::{FriendEntry, FriendTotal};
 use member::quarantine::QuarantinedScore;
 use member::report::MemberReport;
@@ -77,6 +78,9 @@ fn builder() -> SchemaBuilder<Query, Mutation, Subscription> {
             "A page of the audit log.",
         )
         .override_output_type_description::<Connection<Board, BoardTotal>>("A page of boards.")
+        .override_output_type_description::<Connection<ErasureReceipt, EmptyFields>>(
+            "A page of the receipts of erasures.",
+        )
         .override_output_type_description::<Connection<Finding, FindingTotal>>(
             "A page of the findings of a run.",
         )

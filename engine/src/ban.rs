@@ -21,7 +21,6 @@ use ranking::id::MemberId;
 use tokio::time::Instant;
 
 use crate::deployment::Deployment;
-use crate::erasure::check_not_erasing;
 use crate::failpoint;
 use crate::history::amend::{Amended, By, Plan, Voids, amend_members, counting_ban_removals};
 use crate::merge::{
@@ -139,7 +138,6 @@ pub async fn resume(deployment: &Deployment) -> Result<()> {
 /// # Errors
 /// `Invalid` if one of them is; `Unavailable` while a ban is being lifted.
 pub(crate) async fn check_unbanned(deployment: &Deployment, keys: [&str; 2]) -> Result<()> {
-    check_not_erasing(deployment, &keys).await?;
     for row in ban::of_any(&deployment.db, keys).await? {
         if !row.terms()?.is_empty() {
             return Err(ranking::Error::Invalid(format!(

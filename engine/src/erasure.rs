@@ -5,9 +5,11 @@
 //!
 //! 1. `HELD`. Every partition marks the member, and accepts nothing for it. SQL then has its whole
 //!    history, which does not change. A member that cannot be erased is `REFUSED`: every partition
-//!    frees it, and then the record goes.
+//!    frees it, and then the record goes. If its scores are to stay, it is merged into a random key
+//!    before the next step.
 //! 2. `ERASING`. Board by board, the member is removed. Then its events go, while their commits
-//!    keep the leaves; and last, in one transaction, its other rows.
+//!    keep the leaves: archived ones first, by a program that can write the archive's files again.
+//!    Last, in one transaction, its other rows go.
 //! 3. `RELEASING`. Every partition forgets the member, and drops the commits that SQL has from its
 //!    log.
 //! 4. `DONE`. The record no longer names the member: it is the receipt.
@@ -22,13 +24,13 @@ use crate::deployment::Deployment;
 use crate::deployment::checksum::sha256_of;
 use crate::failpoint;
 use crate::history::amend::{Amended, By, Plan, amend_members, void_dead_letters};
-use crate::merge::{RESUME_TIMEOUT, RESUMED_AFTER, boards_of, tell_members};
-use entity::archive::archived_entry;
+use crate::history::archive::erasing::is_in_the_way;
+use crate::merge::{Merged, RESUME_TIMEOUT, RESUMED_AFTER, anonymize, boards_of, tell_members};
 use entity::deployment::clock::sql_now_ms;
 use entity::error::{Error, Result};
 use entity::history::dead_letter;
 use entity::member::ban;
-use entity::member::erasure::{self, Model, Step};
+use entity::member::erasure::{self, Mode, Model, Step};
 use entity::member::merge;
 use entity::member::visibility::{self, Visibility};
 use entity::sql::begin;
@@ -46,20 +48,22 @@ pub enum Erased {
     NoSuchMember,
 }
 
-/// Erases a member, until `deadline`. Needs SQL. May be called again.
+/// Erases a member, until `deadline`. Needs SQL. May be called again: an erasure that is under way
+/// keeps its mode.
 ///
 /// # Errors
-/// `Invalid` if the member has archived events, or if others were merged into it; nothing is erased
-/// then. `Unavailable` while it takes part in a merge, its bans change, or a board moves to another
-/// number of shards.
+/// `Invalid` if others were merged into the member, or if its scores are to stay and cannot: it is
+/// banned, or some are archived; nothing is erased then. `Unavailable` while it
+/// takes part in a merge, its bans change, or a board moves to another number of shards.
 pub async fn erase(
     deployment: &Deployment,
     member: &MemberId,
+    mode: Mode,
     deadline: Instant,
 ) -> Result<Erased> {
     let row = match erasure::of(&deployment.db, member.as_str()).await? {
         Some(row) => row,
-        None => match start(deployment, member).await? {
+        None => match start(deployment, member, mode).await? {
             Some(row) => row,
             None => return Ok(Erased::NoSuchMember),
         },
@@ -96,7 +100,7 @@ pub(crate) async fn check_not_erasing(deployment: &Deployment, keys: &[&str]) ->
 }
 
 /// Records an erasure. Returns `None` if there is no such member.
-async fn start(deployment: &Deployment, member: &MemberId) -> Result<Option<Model>> {
+async fn start(deployment: &Deployment, member: &MemberId, mode: Mode) -> Result<Option<Model>> {
     let (db, key) = (&deployment.db, member.as_str());
     check_free(deployment, member).await?;
     let is_known = async || {
@@ -122,6 +126,8 @@ async fn start(deployment: &Deployment, member: &MemberId) -> Result<Option<Mode
         counts: "{}".to_owned(),
         started_at_ms: sql_now_ms(db).await?,
         erased_at_ms: None,
+        mode,
+        target: (mode == Mode::Anonymize).then(|| format!("erased-{}", entity::random_id())),
     };
     erasure::insert(db, row).await?;
     let row = erasure::of(db, key).await?.ok_or_else(overtaken)?;
@@ -154,14 +160,6 @@ async fn check_free(deployment: &Deployment, member: &MemberId) -> Result<()> {
 /// Checks that the member can be erased. It is held, so what is found stays true.
 async fn check(deployment: &Deployment, member: &MemberId) -> Result<()> {
     let (db, key) = (&deployment.db, member.as_str());
-    let archived = archived_entry::Entity::find().filter(archived_entry::Column::Member.eq(key));
-    if archived.one(db).await?.is_some() {
-        return Err(ranking::Error::Invalid(format!(
-            "{} has archived events and cannot be erased: expected a member without any",
-            ranking::shown(key)
-        ))
-        .into());
-    }
     let into = merge::Entity::find().filter(merge::Column::Target.eq(key)).one(db).await?;
     if let Some(row) = into {
         return Err(ranking::Error::Invalid(format!(
@@ -195,18 +193,28 @@ async fn take_back(deployment: &Deployment, row: &Model) -> Result<()> {
     Ok(())
 }
 
-/// Does the steps of an erasure from the one that its row has.
-async fn go_on(deployment: &Deployment, mut row: Model, deadline: Instant) -> Result<Erased> {
+/// Does the steps of an erasure from the one that its row has, up to where files of the archive are
+/// in the way.
+///
+/// # Errors
+/// As [`erase`].
+pub async fn go_on(deployment: &Deployment, mut row: Model, deadline: Instant) -> Result<Erased> {
     let db = &deployment.db;
     loop {
         let done = match row.step {
             Step::Done => return Ok(Erased::Done(row)),
-            Step::Held => hold(deployment, &row).await,
+            Step::Held => match hold(deployment, &row, deadline).await {
+                Ok(false) => return Ok(Erased::UnderWay(row)),
+                held => held.map(drop),
+            },
             Step::Refused => {
                 take_back(deployment, &row).await?;
                 return Err(overtaken());
             }
-            Step::Erasing => carry_out(deployment, &row, deadline).await,
+            Step::Erasing => match carry_out(deployment, &row, deadline).await {
+                Ok(Deleted::UpToFiles) => return Ok(Erased::UnderWay(row)),
+                done => done.map(drop),
+            },
             Step::Releasing => scrub::release(deployment, &row).await,
         };
         match done {
@@ -224,38 +232,103 @@ async fn go_on(deployment: &Deployment, mut row: Model, deadline: Instant) -> Re
     }
 }
 
-/// Tells all partitions to hold the member, and decides the erasure, or refuses it.
-async fn hold(deployment: &Deployment, row: &Model) -> Result<()> {
+/// Tells all partitions to hold the member, and decides the erasure, or refuses it. Returns false
+/// if its scores are still being given to a random key.
+async fn hold(deployment: &Deployment, row: &Model, deadline: Instant) -> Result<bool> {
     failpoint::hit("erasure-recorded");
-    let member = row.member_id()?;
+    let (db, member) = (&deployment.db, row.member_id()?);
     tell_members(deployment, vec![member.clone()]).await?;
     failpoint::hit("erasure-held");
-    match check(deployment, &member).await {
-        Ok(()) => {
-            erasure::advance(&deployment.db, row, Step::Erasing).await?;
+    match prepare(deployment, row, &member, deadline).await {
+        Ok(false) => Ok(false),
+        Ok(true) => {
+            erasure::forget_target(db, row, Step::Erasing).await?;
             failpoint::hit("erasure-decided");
-            Ok(())
+            Ok(true)
         }
         Err(error) if error.is_transient() => Err(error),
         Err(error) => {
-            take_back(deployment, row).await?;
+            // A merge that is decided goes on to its end, and so does the erasure.
+            if merge::of(db, member.as_str()).await?.is_none() {
+                take_back(deployment, row).await?;
+            }
             Err(error)
         }
     }
 }
 
+/// Checks that the member can be erased, and gives its scores to the random key if they are to
+/// stay. Returns false while that goes on.
+async fn prepare(
+    deployment: &Deployment,
+    row: &Model,
+    member: &MemberId,
+    deadline: Instant,
+) -> Result<bool> {
+    check(deployment, member).await?;
+    let Some(target) = row.target_id()? else { return Ok(true) };
+    let merged = anonymize(deployment, member, &target, deadline).await?;
+    failpoint::hit("erasure-anonymized");
+    Ok(merged != Merged::UnderWay)
+}
+
+/// How far the deletion of a member's rows is.
+enum Deleted {
+    /// All of them are deleted.
+    All,
+    /// Files of the archive may have events of the member. [`waits_for_files`] tells so until they
+    /// have none.
+    UpToFiles,
+}
+
 /// Takes the member off its boards, and deletes its rows.
-async fn carry_out(deployment: &Deployment, row: &Model, deadline: Instant) -> Result<()> {
+async fn carry_out(deployment: &Deployment, row: &Model, deadline: Instant) -> Result<Deleted> {
+    let member = row.member_id()?;
+    take_off_boards(deployment, row, deadline).await?;
+    failpoint::hit("erasure-removed");
+    show(deployment, &member).await?;
+    // A fold of events in files needs the removals in SQL, so these go later.
+    if is_in_the_way(&deployment.db, member.as_str()).await? {
+        return Ok(Deleted::UpToFiles);
+    }
+    scrub::delete_events(deployment, row, &member, deadline).await?;
+    // An archive that read them before may be writing them to a file.
+    if is_in_the_way(&deployment.db, member.as_str()).await? {
+        return Ok(Deleted::UpToFiles);
+    }
+    scrub::delete_rest(deployment, row, &member).await?;
+    failpoint::hit("erasure-deleted");
+    Ok(Deleted::All)
+}
+
+/// Takes the member of an erasure off its boards, and waits until SQL has that. From there on its
+/// events count nowhere.
+///
+/// # Errors
+/// `Overtaken` at the deadline; if a store does not answer.
+pub async fn take_off_boards(
+    deployment: &Deployment,
+    row: &Model,
+    deadline: Instant,
+) -> Result<()> {
     let member = row.member_id()?;
     for found in boards_of(deployment, member.as_str()).await? {
         take_off(deployment, &member, BoardNo(found.no), deadline).await?;
     }
-    failpoint::hit("erasure-removed");
-    show(deployment, &member).await?;
-    scrub::delete_events(deployment, row, &member, deadline).await?;
-    scrub::delete_rest(deployment, row, &member).await?;
-    failpoint::hit("erasure-deleted");
     Ok(())
+}
+
+/// True if an erasure goes on once files of the archive are written again, or finished.
+///
+/// # Errors
+/// If SQL does not answer.
+pub async fn waits_for_files(deployment: &Deployment, row: &Model) -> Result<bool> {
+    match &row.member {
+        Some(member) if row.step == Step::Erasing => {
+            Ok(is_in_the_way(&deployment.db, member).await?)
+        }
+        _ => Ok(false),
+    }
 }
 
 /// Makes the member public, as it has nothing to show any more: processes that remember who has

@@ -16,6 +16,7 @@
 
 mod given;
 mod scores;
+mod start;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,19 +27,19 @@ use ranking::merge::MemberMark;
 use ranking::store::write::Writes;
 use tokio::time::Instant;
 
-use crate::ban::check_unbanned;
+use self::start::{Purpose, start};
 use crate::deployment::Deployment;
 use crate::erasure::check_not_erasing;
 use crate::failpoint;
 use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};
+use entity::board;
 use entity::board::seen::Seen;
 use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
 use entity::member::ban;
 use entity::member::friendship::{self, FRIENDS_MAX};
 use entity::member::merge::{self, Step};
-use entity::{board, member};
 
 /// The age from which on the background work goes on with a merge or a ban, whose process may have
 /// ended.
@@ -83,7 +84,7 @@ pub async fn merge(
     let db = &deployment.db;
     let row = match merge::of(db, source.as_str()).await? {
         Some(row) => row,
-        None => match start(deployment, source, target).await? {
+        None => match start(deployment, source, target, Purpose::Merge).await? {
             Some(row) => row,
             None => return Ok(Merged::NoSuchMember),
         },
@@ -91,6 +92,27 @@ pub async fn merge(
     if row.target != target.as_str() {
         return Err(refusal(&row).into());
     }
+    go_on(deployment, row, deadline).await
+}
+
+/// Merges a member that is being erased into the random key of that erasure. The key gets the
+/// scores, and nothing else that the source has.
+///
+/// # Errors
+/// As [`merge`].
+pub(crate) async fn anonymize(
+    deployment: &Deployment,
+    source: &MemberId,
+    target: &MemberId,
+    deadline: Instant,
+) -> Result<Merged> {
+    let row = match merge::of(&deployment.db, source.as_str()).await? {
+        Some(row) => row,
+        None => match start(deployment, source, target, Purpose::Erasure).await? {
+            Some(row) => row,
+            None => return Ok(Merged::NoSuchMember),
+        },
+    };
     go_on(deployment, row, deadline).await
 }
 
@@ -161,49 +183,6 @@ fn refusal(row: &merge::Model) -> ranking::Error {
 /// The error for a merge whose record is gone.
 fn taken_back() -> entity::Error {
     entity::Error::Overtaken("this merge was taken back".into())
-}
-
-/// Records a merge. Returns `None` if there is no source.
-async fn start(
-    deployment: &Deployment,
-    source: &MemberId,
-    target: &MemberId,
-) -> Result<Option<merge::Model>> {
-    let db = &deployment.db;
-    let other = async || match merge::of(db, target.as_str()).await? {
-        None => merge::other(db, source.as_str(), target.as_str()).await,
-        of_target => Ok(of_target),
-    };
-    if let Some(other) = other().await? {
-        return Err(refusal(&other).into());
-    }
-    let both = [source.as_str(), target.as_str()];
-    check_unbanned(deployment, both).await?;
-    let is_member =
-        async || Ok::<_, entity::Error>(member::find(db, source.as_str()).await?.is_some());
-    if !is_member().await? {
-        // Its first score may be on its way.
-        for partition in deployment.partitions() {
-            partition.settle().await?;
-        }
-        if !is_member().await? {
-            return Ok(None);
-        }
-    }
-    merge::insert(db, source.as_str(), target.as_str(), sql_now_ms(db).await?).await?;
-    let row = merge::of(db, source.as_str()).await?;
-    let row = row.filter(|row| row.target == target.as_str()).ok_or_else(taken_back)?;
-    // Another merge of one of them may have been recorded at the same time.
-    if let Some(other) = other().await? {
-        take_back(deployment, &row).await?;
-        return Err(refusal(&other).into());
-    }
-    // So may a ban.
-    if let Err(error) = check_unbanned(deployment, both).await {
-        take_back(deployment, &row).await?;
-        return Err(error);
-    }
-    Ok(Some(row))
 }
 
 /// Takes back a merge that is not decided. Returns false if it is. The row stays until all

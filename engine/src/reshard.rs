@@ -59,6 +59,7 @@ use crate::partition::Partition;
 use entity::board;
 use entity::board::reshard::{Reshard, Step, has_expired};
 use entity::error::{Error, Result};
+use entity::member::erasure;
 pub use figures::Resharded;
 use keep_alive::keep_alive;
 pub use ready::at_rest;
@@ -255,6 +256,10 @@ impl<'a> Moving<'a> {
     async fn stage_and_hold(&mut self) -> Result<Option<(Instant, Staging)>> {
         let (deployment, no) = (self.deployment, self.row.no);
         self.reached("begun");
+        // One that began a moment ago: a later one finds the board moving, and does not begin.
+        if erasure::is_under_way(&deployment.db).await? {
+            return Ok(None);
+        }
         let mut staging = Staging::make(self).await?;
         self.reached("staged");
         self.remember_all(&deployment.partitions_of(&self.target)).await?;

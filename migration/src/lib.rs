@@ -17,6 +17,7 @@ mod m20261124_000012_fair_play;
 mod m20261124_000013_visibility;
 mod m20261124_000014_audit;
 mod m20261124_000015_erasures;
+mod m20261125_000016_anonymized;
 mod statement;
 
 use std::sync::Arc;
@@ -53,6 +54,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261124_000013_visibility::Migration),
             Box::new(m20261124_000014_audit::Migration),
             Box::new(m20261124_000015_erasures::Migration),
+            Box::new(m20261125_000016_anonymized::Migration),
         ]
     }
 }

@@ -61,6 +61,11 @@ pub const MERGE_MEMBERS: &str = "
         merged source { key mergedInto { key } } target { key mergedInto { key } }
     } }";
 
+pub const ERASE_MEMBER: &str = "mutation($member: String!) {
+    eraseMember(input: { member: $member }) {
+        erased waitsForFiles receipt { id step startedAt erasedAt salt hash counts }
+    } }";
+
 pub const VOID_EVENT: &str = "mutation($id: ID!) { voidEvent(input: { id: $id }) {
         voided event { id voided } entry { score }
     } }";

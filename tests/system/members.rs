@@ -1,5 +1,6 @@
 //! Members and their friends.
 
+mod archived_erasures;
 mod bans;
 mod cheats_day;
 mod consent;

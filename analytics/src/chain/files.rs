@@ -1,7 +1,7 @@
 //! Files of commits: those whose events have all left SQL leave it as well.
 //!
 //! A file is written once more, at the other one of its two paths, if a board is deleted that has
-//! archived events of its commits.
+//! archived events of its commits, or if a member is erased that has some.
 
 use std::collections::BTreeMap;
 
@@ -41,10 +41,6 @@ const STEP: i64 = 1000;
 pub async fn prune(deployment: &Deployment, before_ms: i64) -> Result<u64> {
     let mut pruned = 0;
     for partition in deployment.partitions() {
-        for file in commit_file::of_partition(&partition.db, partition.no).await? {
-            // A run that was killed left it.
-            parquet::remove_from_archive(deployment, &other_path(&file.path))?;
-        }
         drop_rows(partition).await?;
         let last_seq = last_free(partition, before_ms).await?;
         while write(partition, last_seq).await? {
@@ -52,6 +48,19 @@ pub async fn prune(deployment: &Deployment, before_ms: i64) -> Result<u64> {
         }
     }
     Ok(pruned)
+}
+
+/// Removes the files of commits that a killed run left at the other one of their two paths.
+///
+/// # Errors
+/// If SQL does not answer, or a file cannot be removed.
+pub async fn clear_away(deployment: &Deployment) -> Result<()> {
+    for partition in deployment.partitions() {
+        for file in commit_file::of_partition(&partition.db, partition.no).await? {
+            parquet::remove_from_archive(deployment, &other_path(&file.path))?;
+        }
+    }
+    Ok(())
 }
 
 /// The seq of the last commit that may leave SQL.
@@ -148,17 +157,32 @@ pub async fn abandon(
     file: &archive_file::Model,
     gone: &BTreeMap<(i32, i64), u32>,
 ) -> Result<()> {
-    let partition = PartitionNo(file.partition.try_into()?);
+    let again = count_gone(deployment, file.partition, gone).await?;
+    archive::abandon(deployment, file, gone, &again).await?;
+    remove_former(deployment, &again)
+}
+
+/// Writes the files of a partition's commits once more that have events in `gone`, with these
+/// counts. Returns the former paths and the new files, which SQL does not name yet.
+///
+/// # Errors
+/// As [`abandon`].
+pub async fn count_gone(
+    deployment: &Deployment,
+    partition: i32,
+    gone: &BTreeMap<(i32, i64), u32>,
+) -> Result<Vec<(String, commit_file::Model)>> {
     let mut again = vec![];
-    for former in commit_file::of_partition(&deployment.db, partition).await? {
-        let of_file = (file.partition, former.first_seq)..=(file.partition, former.last_seq);
+    let files = commit_file::of_partition(&deployment.db, PartitionNo(partition.try_into()?));
+    for former in files.await? {
+        let of_file = (partition, former.first_seq)..=(partition, former.last_seq);
         if gone.range(of_file).next().is_none() {
             continue;
         }
         let count = (former.last_seq - former.first_seq + 1).unsigned_abs();
         let mut rows = read(deployment, &former, former.first_seq - 1, count)?;
         for row in &mut rows {
-            let more = gone.get(&(file.partition, row.seq)).copied().unwrap_or_default();
+            let more = gone.get(&(partition, row.seq)).copied().unwrap_or_default();
             row.gone += i32::try_from(more)?;
         }
         let path = other_path(&former.path);
@@ -166,8 +190,18 @@ pub async fn abandon(
         let (bytes, sha256) = (sum.bytes as i64, sum.sha256);
         again.push((former.path.clone(), commit_file::Model { path, bytes, sha256, ..former }));
     }
-    archive::abandon(deployment, file, gone, &again).await?;
-    for (former, _) in &again {
+    Ok(again)
+}
+
+/// Removes the former files of those that were written once more.
+///
+/// # Errors
+/// If one cannot be removed.
+pub fn remove_former(
+    deployment: &Deployment,
+    again: &[(String, commit_file::Model)],
+) -> Result<()> {
+    for (former, _) in again {
         parquet::remove_from_archive(deployment, former)?;
     }
     Ok(())
@@ -180,8 +214,8 @@ fn write_at(deployment: &Deployment, path: &str, rows: &[commit::Model]) -> Resu
     parquet::write_to_archive(deployment, path, &mut frame(rows)?)
 }
 
-/// The path at which a file of commits is written once more.
-fn other_path(path: &str) -> String {
+/// The path at which a file of the archive is written once more.
+pub fn other_path(path: &str) -> String {
     match path.strip_suffix("-again.parquet") {
         Some(first) => format!("{first}.parquet"),
         None => format!("{}-again.parquet", path.strip_suffix(".parquet").unwrap_or(path)),

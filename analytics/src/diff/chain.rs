@@ -10,7 +10,7 @@ use engine::deployment::Deployment;
 use engine::history::checkpoint::Checkpoint;
 use engine::partition::Partition;
 use engine::reshard;
-use entity::archive::archive_mark;
+use entity::archive::{archive_file, archive_mark};
 use entity::board;
 use entity::history::{checkpoint, commit, dead_letter, log_cursor};
 use entity::integrity::integrity_chain;
@@ -28,7 +28,7 @@ use crate::job::Job;
 /// Faults of a partition that are kept.
 const FAULTS_MAX: usize = 1000;
 
-/// Attempts to check a partition while a board of it is archived or deleted.
+/// Attempts to check a partition while a board of it is archived or deleted, or a member erased.
 const ATTEMPTS_MAX: usize = 5;
 
 /// Checks the chains of some partitions: `changed` ones from their beginning.
@@ -59,13 +59,17 @@ pub(crate) async fn check(
 
 async fn check_one(partition: Partition<'_>, is_changed: bool, job: &Job) -> Result<Vec<Fault>> {
     let (db, no) = (&partition.db, partition.no);
-    let marks = || archive_mark::of_partition(db, no);
+    let places = async || {
+        let marks = archive_mark::of_partition(db, no).await?;
+        anyhow::Ok((marks, archive_file::all_of_partition(db, no).await?))
+    };
     let mut faults = vec![];
     for _ in 0..ATTEMPTS_MAX {
-        let before = marks().await?;
+        let before = places().await?;
         faults = follow(partition, is_changed, job).await?;
-        // Events that were archived or deleted meanwhile may have been missed in both places.
-        if faults.is_empty() || marks().await? == before {
+        // Events that were archived, erased or deleted meanwhile may have been missed in both
+        // places.
+        if faults.is_empty() || places().await? == before {
             break;
         }
     }

@@ -15,6 +15,9 @@ use sea_orm::EntityTrait;
 use crate::diff::finding::{Finding, What};
 use crate::frame::parquet;
 
+/// Attempts to check files while they are written again.
+const ATTEMPTS_MAX: usize = 5;
+
 /// Returns the findings about a partition's files of a board, which is archived up to a seq, and
 /// the lines (path, size, SHA-256) that the proof digests.
 pub(crate) async fn check(
@@ -25,7 +28,27 @@ pub(crate) async fn check(
     if archived_seq == 0 {
         return Ok((vec![], vec![]));
     }
-    let files = archive_file::of_partition(&partition.db, board.no, partition.no).await?;
+    let files = || archive_file::of_partition(&partition.db, board.no, partition.no);
+    let mut present = files().await?;
+    let mut checked = (vec![], vec![]);
+    for _ in 0..ATTEMPTS_MAX {
+        checked = check_each(partition, board, archived_seq, &present);
+        // An erasure may have put others in their place meanwhile.
+        let now = files().await?;
+        if checked.0.is_empty() || now == present {
+            break;
+        }
+        present = now;
+    }
+    Ok(checked)
+}
+
+fn check_each(
+    partition: Partition<'_>,
+    board: &Board,
+    archived_seq: i64,
+    files: &[archive_file::Model],
+) -> (Vec<Finding>, Vec<String>) {
     let (mut findings, mut lines, mut through_seq) = (vec![], vec![], 0);
     let mut find = |path: &str, note: String| {
         let what = What::File(path.to_owned());
@@ -53,7 +76,7 @@ pub(crate) async fn check(
         );
         find(&format!("partition-{partition}"), lost);
     }
-    Ok((findings, lines))
+    (findings, lines)
 }
 
 /// Describes what is wrong with a file; `None` if it is as it was written.

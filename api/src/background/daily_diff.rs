@@ -2,12 +2,11 @@
 //! Redis of all boards.
 //!
 //! It is another program, as this one lacks polars. The process that claims the row of `schedule`
-//! starts it as a child, niced, with the same stores. A missed time is made up for; after a failure
-//! the next attempt follows some minutes later, a few times a day.
+//! starts it as a child with the same stores. A missed time is made up for; after a failure the
+//! next attempt follows some minutes later, a few times a day.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -16,11 +15,10 @@ use engine::job;
 use engine::settings::{DailyDiffSettings, DiffAt};
 use entity::deployment;
 use entity::job::schedule;
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use super::program::Program;
 use crate::command::batch;
 use crate::metrics::{METRICS, Schedule};
 
@@ -33,12 +31,6 @@ const SCHEDULE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The longest run of a diff.
 const DIFF_TIMEOUT: Duration = Duration::from_secs(12 * 3600);
-
-/// The longest time for the program to stop by itself; then it is killed.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The most bytes kept of the program's output.
-const PRINTED_BYTES_MAX: usize = 4096;
 
 /// The diff's name in the table `schedule`, and the kind of its job.
 const NAME: &str = entity::job::DIFF;
@@ -62,8 +54,7 @@ pub enum Daily {
 #[derive(Debug)]
 pub struct DailyDiff {
     minute_of_day: u16,
-    program: PathBuf,
-    environment: Vec<(String, OsString)>,
+    program: Program,
 }
 
 impl Daily {
@@ -90,7 +81,15 @@ impl Daily {
             return Ok(Self::Missing(program));
         }
         METRICS.set_schedule(Schedule::On);
-        Ok(Self::On(DailyDiff { minute_of_day, program, environment }))
+        Ok(Self::On(DailyDiff { minute_of_day, program: Program { path: program, environment } }))
+    }
+
+    /// The program, in a process that runs it.
+    pub(crate) fn program(&self) -> Option<Program> {
+        match self {
+            Self::On(diff) => Some(diff.program.clone()),
+            Self::Off | Self::Missing(_) => None,
+        }
     }
 
     /// Runs the daily diff until the process stops.
@@ -139,7 +138,8 @@ impl DailyDiff {
             return Ok(());
         }
         tracing::info!("the daily diff begins");
-        let Some((status, said)) = self.run(stop).await? else {
+        let ran = self.program.run("diff", DIFF_TIMEOUT, stop).await?;
+        let Some((status, said)) = ran else {
             tracing::info!("the daily diff is interrupted; the next start makes up for it");
             return Ok(schedule::give_back(db, NAME, due_at_ms).await?);
         };
@@ -148,63 +148,11 @@ impl DailyDiff {
             Some(DIFFERENCES) => tracing::error!(
                 "the daily diff found differences: integrityRuns has them, or `laurel diff`"
             ),
-            _ => bail!("{} ended with {status}: {said}", self.program.display()),
+            _ => bail!("{} ended with {status}: {said}", self.program.path.display()),
         }
         let finished = timeout(SCHEDULE_TIMEOUT, schedule::finish(db, NAME, due_at_ms)).await;
         finished.context("the database took too long to note the end")??;
         Ok(())
-    }
-
-    /// Runs the program to its end, and returns its exit status and its complaint; `None` if this
-    /// process stops first.
-    async fn run(&self, stop: &mut watch::Receiver<bool>) -> Result<Option<(ExitStatus, String)>> {
-        // `nice` replaces itself with the program, so the child's id stays the same.
-        let mut niced = Command::new("nice");
-        niced.args(["-n", "10"]).arg(&self.program);
-        let mut child = match self.settle(&mut niced).spawn() {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                self.settle(&mut Command::new(&self.program)).spawn()
-            }
-            spawned => spawned,
-        }
-        .with_context(|| format!("{} cannot be started", self.program.display()))?;
-        let stdin = child.stdin.take();
-        let (printed, complained) = (child.stdout.take(), child.stderr.take());
-        let mut ending = std::pin::pin!(async {
-            let (status, _, complaint) =
-                tokio::join!(child.wait(), start_of(printed), start_of(complained));
-            anyhow::Ok((status?, complaint))
-        });
-        tokio::select! {
-            ended = timeout(DIFF_TIMEOUT, &mut ending) => {
-                let ended = ended.with_context(|| {
-                    format!("it took longer than {} h and was killed", DIFF_TIMEOUT.as_secs() / 3600)
-                })?;
-                return Ok(Some(ended?));
-            }
-            _ = stop.changed() => {}
-        }
-        // At the end of its standard input the program stops by itself and removes its temporary
-        // files; after the timeout, dropping the child kills it.
-        drop(stdin);
-        let _ = timeout(STOP_TIMEOUT, ending).await;
-        Ok(None)
-    }
-
-    /// Adds the program's arguments and environment to a command.
-    fn settle<'c>(&self, command: &'c mut Command) -> &'c mut Command {
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("LAUREL_") {
-                command.env_remove(name);
-            }
-        }
-        command
-            .args(["diff", "--json", "--stop-with-stdin"])
-            .envs(self.environment.iter().cloned())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
     }
 }
 
@@ -238,17 +186,4 @@ async fn take(
     }
     Ok(job::running(db, NAME, None).await?.is_none()
         && schedule::take(db, NAME, due_at_ms, now_ms).await?)
-}
-
-/// Reads to the end, and keeps the start.
-async fn start_of(stream: Option<impl AsyncRead + Unpin>) -> String {
-    let Some(mut stream) = stream else {
-        return String::new();
-    };
-    let (mut kept, mut part) = (vec![], [0; 4096]);
-    while let Ok(count @ 1..) = stream.read(&mut part).await {
-        let left = PRINTED_BYTES_MAX - kept.len();
-        kept.extend_from_slice(&part[..count.min(left)]);
-    }
-    String::from_utf8_lossy(&kept).trim().to_owned()
 }

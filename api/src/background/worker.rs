@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use super::persister;
 use crate::background::checkpoints;
 use crate::background::daily_diff::Daily;
+use crate::background::erased_files;
 use crate::background::retention;
 use crate::health::Health;
 
@@ -61,7 +62,9 @@ pub async fn work(
     let agenda = Arc::new(Agenda::default());
     let (refreshed, _) = watch::channel(());
     let told = || (refreshed.subscribe(), stop.clone());
+    let program = daily.program();
     tokio::join!(
+        erased_files::work(program, &deployment, &agenda, told()),
         daily.work(&deployment, stop.clone()),
         checkpoints::work(&deployment, stop.clone()),
         retention::work(&deployment, &retained, stop.clone()),

@@ -29,6 +29,8 @@ pub enum BatchCommand {
     Restore(Passed),
     /// Moves old events from SQL to Parquet files.
     Archive(Passed),
+    /// Finishes erasures of members that have events in files.
+    EraseFiles(Passed),
     /// Moves rolling windows on to the present; the background work does it, too.
     Roll(Passed),
     /// Moves past periods that no window retains from Redis to SQL; the background work does it,
@@ -64,6 +66,7 @@ pub fn run(command: BatchCommand) -> Result<()> {
         BatchCommand::Diff(passed) => ("diff", passed),
         BatchCommand::Restore(passed) => ("restore", passed),
         BatchCommand::Archive(passed) => ("archive", passed),
+        BatchCommand::EraseFiles(passed) => ("erase-files", passed),
         BatchCommand::Roll(passed) => ("roll", passed),
         BatchCommand::Seal(passed) => ("seal", passed),
         BatchCommand::WhatIf(passed) => ("what-if", passed),

@@ -2,6 +2,7 @@
 
 pub mod ban;
 pub mod boards;
+pub mod erasure;
 pub mod friend;
 pub mod friendship;
 pub mod input;

@@ -26,6 +26,7 @@ use super::guard::Needs;
 use super::member::ban::{
     BanMemberInput, BanMemberPayload, LiftBanInput, LiftBanPayload, ban_member, lift_ban,
 };
+use super::member::erasure::{EraseMemberInput, EraseMemberPayload, erase_member};
 use super::member::friendship::{
     AddFriendInput, AddFriendPayload, RemoveFriendInput, RemoveFriendPayload, add_friend,
     remove_friend,
@@ -243,6 +244,18 @@ impl Mutation {
     ) -> Result<Option<MergeMembersPayload>> {
         let audit = Audit::of(ctx);
         audit.end(merge(ctx, &audit, &input).await).await
+    }
+
+    /// Erases a member for good: nothing names it, and all others are as before. Refused if others
+    /// were merged into it. Call it again if it was not over in 10 s. Needs scope admin.
+    #[graphql(guard = "Needs::Scope(Scope::Admin)")]
+    async fn erase_member(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The member.")] input: EraseMemberInput,
+    ) -> Result<Option<EraseMemberPayload>> {
+        let audit = Audit::of(ctx);
+        audit.end(erase_member(ctx, &audit, &input).await).await
     }
 
     /// Releases scores from quarantine: each counts from now on, at the time when it was earned and

@@ -16,6 +16,7 @@ use super::guard::Needs;
 use super::integrity::{self, Finding, IntegrityRun, IntegrityRunTotal};
 use super::job::{self, Job, JobKind, JobTotal};
 use super::member::Member;
+use super::member::erasure::{self, ErasureReceipt};
 use super::member::friend::{self, FriendEntry};
 use super::member::quarantine::{self, QuarantinedScore};
 use super::member::report::{self, MemberReport};
@@ -65,6 +66,8 @@ pub enum Node {
     AuditEntry(AuditEntry),
     /// A report of a member.
     MemberReport(MemberReport),
+    /// The receipt of an erasure.
+    ErasureReceipt(ErasureReceipt),
 }
 
 /// The client, as its access token identifies it.
@@ -230,6 +233,17 @@ impl Query {
         Ok(Some(Box::pin(audit::list(ctx, filter, page)).await?))
     }
 
+    /// The receipts of erased members, and the erasures under way, newest first. Needs scope admin.
+    #[graphql(cache_control(private), guard = "Needs::Scope(Scope::Admin)")]
+    async fn erasure_receipts(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(default = 10, desc = "The number of items, at most 1,000.")] first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+    ) -> Result<Option<Connection<ErasureReceipt, EmptyFields>>> {
+        Ok(Some(Box::pin(erasure::list(ctx, first, after.as_deref())).await?))
+    }
+
     /// The client, as its access token identifies it; null without a token.
     #[graphql(cache_control(private), guard = "Needs::Nothing")]
     async fn viewer(&self, ctx: &Context<'_>) -> Option<Viewer> {
@@ -292,6 +306,7 @@ async fn node(ctx: &Context<'_>, id: &str) -> crate::error::Result<Option<Node>>
         GlobalId::Quarantined(number) => quarantine::find(ctx, number).await?.map(Into::into),
         GlobalId::AuditEntry(number) => audit::find(ctx, number).await?.map(Into::into),
         GlobalId::MemberReport(number) => report::find(ctx, number).await?.map(Into::into),
+        GlobalId::ErasureReceipt(id) => erasure::find(ctx, &id).await?.map(Into::into),
         GlobalId::Job(number) => job::find(ctx, number).await?.map(Into::into),
         GlobalId::IntegrityRun(number) => integrity::find(ctx, number).await?.map(Into::into),
         GlobalId::Finding(run, index) => {

@@ -28,6 +28,10 @@ use crate::partition::change::{Change, Proposal};
 /// The events that one transaction deletes. Chunks let the persister write in between.
 const EVENTS_MAX: usize = 1000;
 
+/// The events that go before the others, as a condition: a fold without them and with the removals
+/// after them gives nothing of the member.
+const NO_REMOVALS: &str = r#" AND "kind" <> 'REMOVAL'"#;
+
 /// The tables whose rows of a member go in one transaction, and the column that names it. The rows
 /// of a member come last: others refer to it.
 const TABLES: [(&str, &[&str]); 12] = [
@@ -68,32 +72,37 @@ pub(super) async fn delete_events(
         let Some(end) = boards.last() else { return Ok(()) };
         last = end.no;
         for board in boards {
-            while delete_some(deployment, row, member, &board).await? {
-                failpoint::hit("erasure-events");
-                if Instant::now() >= deadline {
-                    return Err(Error::Overtaken("an erasure takes long".into()));
+            for which in [NO_REMOVALS, ""] {
+                while delete_some(deployment, row, (member, which), &board).await? {
+                    failpoint::hit("erasure-events");
+                    if Instant::now() >= deadline {
+                        return Err(Error::Overtaken("an erasure takes long".into()));
+                    }
                 }
             }
         }
     }
 }
 
-/// Deletes some of the member's events on a board. Returns false if there are none.
+/// Deletes some of the member's events on a board that meet a condition. Returns false if there are
+/// none.
 async fn delete_some(
     deployment: &Deployment,
     row: &Model,
-    member: &MemberId,
+    (member, which): (&MemberId, &str),
     board: &board::Model,
 ) -> Result<bool> {
     let board_no = board.no;
-    use score_event::Column::{BoardNo as No, Member};
+    use score_event::Column::{BoardNo as No, Kind as Of, Member};
     let limit = failpoint::batch_size(EVENTS_MAX) as u64;
-    let events = score_event::Entity::find()
+    let mut events = score_event::Entity::find()
         .filter(No.eq(board_no))
         .filter(Member.eq(member.as_str()))
-        .limit(limit)
-        .all(&deployment.db)
-        .await?;
+        .limit(limit);
+    if !which.is_empty() {
+        events = events.filter(Of.ne(score_event::Kind::Removal));
+    }
+    let events = events.all(&deployment.db).await?;
     if events.is_empty() {
         return Ok(false);
     }
@@ -106,7 +115,7 @@ async fn delete_some(
     failpoint::hit("erasure-forgotten");
     const KEY: (&str, usize) = (r#""partition", "seq", "event_index""#, 3);
     let some = format!(
-        r#"SELECT {} FROM "score_event" WHERE "board_no" = $1 AND "member" = $2 LIMIT {limit}"#,
+        r#"SELECT {} FROM "score_event" WHERE "board_no" = $1 AND "member" = $2{which} LIMIT {limit}"#,
         KEY.0
     );
     let transaction = begin(&deployment.db).await?;

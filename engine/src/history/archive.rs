@@ -11,7 +11,10 @@
 //!
 //! A run that ends before the decision leaves nothing that counts; `forget` clears it away. The
 //! next run finishes step 4 of a run that ended after it.
+//!
+//! Files are written again without the events of a member that is [erased](erasing).
 
+pub mod erasing;
 mod plan;
 
 use std::collections::BTreeMap;
@@ -313,18 +316,27 @@ pub async fn abandon(
         .await?;
     if abandoned.rows_affected == 1 {
         commit::count_gone(&transaction, gone).await?;
-        for (former, file) in again {
-            use commit_file::Column::{Bytes, Path, Sha256};
-            commit_file::Entity::update_many()
-                .col_expr(Path, Expr::value(file.path.clone()))
-                .col_expr(Bytes, Expr::value(file.bytes))
-                .col_expr(Sha256, Expr::value(file.sha256.clone()))
-                .filter(Path.eq(former))
-                .exec(&transaction)
-                .await?;
-        }
+        switch_commit_files(&transaction, again).await?;
     }
     Ok(transaction.commit().await?)
+}
+
+/// Puts files of commits that were written once more in the place of those at their former paths.
+async fn switch_commit_files(
+    transaction: &DatabaseTransaction,
+    again: &[(String, commit_file::Model)],
+) -> Result<(), DbErr> {
+    use commit_file::Column::{Bytes, Path, Sha256};
+    for (former, file) in again {
+        commit_file::Entity::update_many()
+            .col_expr(Path, Expr::value(file.path.clone()))
+            .col_expr(Bytes, Expr::value(file.bytes))
+            .col_expr(Sha256, Expr::value(file.sha256.clone()))
+            .filter(Path.eq(former))
+            .exec(transaction)
+            .await?;
+    }
+    Ok(())
 }
 
 /// Deletes the rows that are left of archives that ended before their decision, and of deleted

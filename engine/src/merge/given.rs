@@ -4,16 +4,17 @@ use entity::board::entrant;
 use entity::error::Result;
 use entity::member;
 use entity::member::merge::{self, Step};
-use entity::member::{friend_request, friendship, report, visibility};
+use entity::member::{erasure, friend_request, friendship, report, visibility};
 use entity::sql::begin;
 
 use crate::deployment::Deployment;
 
 /// Decides a merge. A target that is no member yet takes over the source's name, region, other
-/// attributes, picture and visibility.
+/// attributes, picture and visibility, unless it is anonymous.
 pub(super) async fn decide(deployment: &Deployment, row: &merge::Model) -> Result<()> {
     let transaction = begin(&deployment.db).await?;
-    if merge::advance(&transaction, row, Step::Decided).await? {
+    let is_anonymous = erasure::is_anonymous(&transaction, &row.source, &row.target).await?;
+    if merge::advance(&transaction, row, Step::Decided).await? && !is_anonymous {
         let source = member::find(&transaction, &row.source).await?;
         let target = member::find(&transaction, &row.target).await?;
         if let (Some(source), None) = (source, target) {
@@ -32,14 +33,19 @@ pub(super) async fn decide(deployment: &Deployment, row: &merge::Model) -> Resul
     Ok(transaction.commit().await?)
 }
 
-/// Gives the target what SQL has of the source beside scores, and ends the step of the copies.
+/// Gives the target what SQL has of the source beside scores, and ends the step of the copies. An
+/// anonymous one gets its places on boards alone.
 pub(super) async fn give(deployment: &Deployment, row: &merge::Model) -> Result<()> {
     let transaction = begin(&deployment.db).await?;
+    let is_anonymous = erasure::is_anonymous(&transaction, &row.source, &row.target).await?;
     if merge::advance(&transaction, row, Step::Merged).await? {
         let now_ms = deployment.clock.now_ms();
+        entrant::give(&transaction, &row.source, &row.target).await?;
+        if is_anonymous {
+            return Ok(transaction.commit().await?);
+        }
         friendship::give(&transaction, &row.source, &row.target, now_ms).await?;
         friend_request::give(&transaction, &row.source, &row.target, now_ms).await?;
-        entrant::give(&transaction, &row.source, &row.target).await?;
         report::give(&transaction, &row.source, &row.target).await?;
     }
     Ok(transaction.commit().await?)

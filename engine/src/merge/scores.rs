@@ -18,6 +18,7 @@ use entity::archive::archived_entry;
 use entity::board;
 use entity::error::{Error, Result};
 use entity::history::{dead_letter, score_event};
+use entity::member::erasure::is_anonymous;
 use entity::member::merge;
 
 /// The members of a merge on a board.
@@ -25,6 +26,9 @@ struct Move<'a> {
     board: Board,
     source: (Partition<'a>, MemberId),
     target: (Partition<'a>, MemberId),
+    /// True if a copy has neither the event id nor the metadata of its origin: they may name the
+    /// source.
+    is_anonymous: bool,
 }
 
 /// Checks that a merge can be carried out. Both members are held, so what is found stays true.
@@ -36,9 +40,12 @@ pub(super) async fn check(
     row: &merge::Model,
     deadline: Instant,
 ) -> Result<()> {
-    check_friends(deployment, row).await?;
+    let is_anonymous = is_anonymous(&deployment.db, &row.source, &row.target).await?;
+    if !is_anonymous {
+        check_friends(deployment, row).await?;
+    }
     for found in boards_of(deployment, &row.source).await? {
-        let of_board = Move::of(deployment, &found, row)?;
+        let of_board = Move::of(deployment, &found, row, is_anonymous)?;
         let scores = of_board.scores().await?;
         of_board.check(&scores, deadline).await.map_err(|error| match error {
             Error::Ranking(ranking::Error::OutOfRange(why)) => {
@@ -64,11 +71,12 @@ pub(super) async fn move_all(
     row: &merge::Model,
     deadline: Instant,
 ) -> Result<()> {
+    let is_anonymous = is_anonymous(&deployment.db, &row.source, &row.target).await?;
     for found in boards_of(deployment, &row.source).await? {
         // Another process may change the board meanwhile.
         let mut found = Some(found);
         while let Some(present) = found.take() {
-            let of_board = Move::of(deployment, &present, row)?;
+            let of_board = Move::of(deployment, &present, row, is_anonymous)?;
             match of_board.carry_out(deadline).await {
                 Err(Error::Ranking(ranking::Error::BoardGone)) if Instant::now() < deadline => {
                     let no = [present.no];
@@ -82,13 +90,18 @@ pub(super) async fn move_all(
 }
 
 impl<'a> Move<'a> {
-    fn of(deployment: &'a Deployment, found: &board::Model, row: &merge::Model) -> Result<Self> {
+    fn of(
+        deployment: &'a Deployment,
+        found: &board::Model,
+        row: &merge::Model,
+        is_anonymous: bool,
+    ) -> Result<Self> {
         let board = found.to_ranking()?;
         let [source, target] = row.marks()?.map(|(member, _)| {
             let no = deployment.store.partitions().of_member(&board, &member);
             (deployment.partition(no), member)
         });
-        Ok(Self { board, source, target })
+        Ok(Self { board, source, target, is_anonymous })
     }
 
     /// Copies all scores, waits until SQL has the copies, and removes the source.
@@ -146,7 +159,12 @@ impl<'a> Move<'a> {
         while let Some(row) = rows.try_next().await? {
             events.push((row.place()?, row.to_ranking()?));
         }
-        let (scores, begins_anew) = counting(events);
+        let (mut scores, begins_anew) = counting(events);
+        if self.is_anonymous {
+            for (_, event) in &mut scores {
+                (event.event_id, event.metadata) = (None, None);
+            }
+        }
         if !begins_anew && archived.values().any(|row| row.state().is_some()) {
             return Err(ranking::Error::Invalid(format!(
                 "{member} has archived scores on board {no} and cannot be merged: expected a member without any, or removed from that board"

@@ -13,6 +13,7 @@ use entity::board;
 use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
 use entity::history::dead_letter;
+use entity::member::erasure;
 
 /// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -77,6 +78,9 @@ pub(super) async fn ready(deployment: &Deployment, no: i64) -> Result<board::Mod
 async fn obstacle(deployment: &Deployment, row: &board::Model) -> Result<Option<&'static str>> {
     if row.reshard.is_some() {
         return Ok(Some(IS_MOVING));
+    }
+    if erasure::is_under_way(&deployment.db).await? {
+        return Ok(Some("a member is being erased; move it afterwards"));
     }
     let archived = archive_mark::Entity::find()
         .filter(archive_mark::Column::BoardNo.eq(row.no))

@@ -70,6 +70,19 @@ pub async fn of_partition(
         .await
 }
 
+/// The files that are part of the history of any board in a partition, by path.
+pub async fn all_of_partition(
+    db: &impl ConnectionTrait,
+    partition: PartitionNo,
+) -> Result<Vec<Model>, DbErr> {
+    Entity::find()
+        .filter(Column::Partition.eq(i32::from(partition)))
+        .filter(Column::State.is_in([State::Archived, State::Dropped]))
+        .order_by_asc(Column::Path)
+        .all(db)
+        .await
+}
+
 /// True if a file of any board covers this commit.
 pub async fn has(
     db: &impl ConnectionTrait,

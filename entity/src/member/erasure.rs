@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use ranking::id::{MemberId, PartitionNo};
 use ranking::merge::MemberMark;
 use sea_orm::entity::prelude::*;
-use sea_orm::sea_query::{Expr, OnConflict};
-use sea_orm::{ActiveValue::Set, IntoActiveModel, QueryOrder, QuerySelect};
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict};
+use sea_orm::{ActiveValue::Set, Condition, IntoActiveModel, QueryOrder, QuerySelect};
 
 use crate::sql::dialect::add_to_each;
-use crate::sql::insert_chunked;
+use crate::sql::{first_rows, insert_chunked};
 
 /// The steps of an erasure, each of which is decided by a compare-and-set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, DeriveActiveEnum)]
@@ -30,6 +30,18 @@ pub enum Step {
     /// Nothing is left to do, and the row is a receipt.
     #[sea_orm(string_value = "DONE")]
     Done,
+}
+
+/// The treatment of the member's scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, DeriveActiveEnum)]
+#[sea_orm(rs_type = "String", db_type = "Text")]
+pub enum Mode {
+    /// They are deleted.
+    #[sea_orm(string_value = "DELETE")]
+    Delete,
+    /// They stay, as those of a member with a new random key.
+    #[sea_orm(string_value = "ANONYMIZE")]
+    Anonymize,
 }
 
 /// A row of `member_erasure`.
@@ -54,6 +66,11 @@ pub struct Model {
     pub started_at_ms: i64,
     /// When nothing was left, in Unix milliseconds.
     pub erased_at_ms: Option<i64>,
+    /// The treatment of the member's scores.
+    pub mode: Mode,
+    /// The new random key, while the scores are being given to it. Nothing tells afterwards whose
+    /// it is.
+    pub target: Option<String>,
 }
 
 no_relations!();
@@ -78,6 +95,15 @@ impl Model {
     pub fn member_id(&self) -> ranking::Result<MemberId> {
         let key = self.member.as_deref().and_then(|key| MemberId::new(key).ok());
         key.ok_or_else(|| ranking::Error::Corrupt(format!("erasure {} has no member", self.id)))
+    }
+
+    /// The new key, while the scores are being given to it.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is no member's.
+    pub fn target_id(&self) -> ranking::Result<Option<MemberId>> {
+        let broken = |_| ranking::Error::Corrupt(format!("erasure {} has no target", self.id));
+        self.target.as_deref().map(MemberId::new).transpose().map_err(broken)
     }
 
     /// The mark that the row means for its member: it is held until SQL has nothing of it.
@@ -186,6 +212,27 @@ pub async fn receipts(db: &impl ConnectionTrait, limit: u64) -> Result<Vec<Model
     newest.limit(limit).all(db).await
 }
 
+/// The place of a receipt in the list: when it began, and its id.
+pub type Place = (i64, String);
+
+/// A page of the receipts, newest first: at most `limit` behind a place; and true if there are
+/// more.
+pub async fn page_after(
+    db: &impl ConnectionTrait,
+    after: Option<Place>,
+    limit: usize,
+) -> Result<(Vec<Model>, bool), DbErr> {
+    let beyond = after.map(|(started_at_ms, id)| {
+        let same = Column::StartedAtMs.eq(started_at_ms).and(Column::Id.gt(id));
+        Column::StartedAtMs.lt(started_at_ms).or(same)
+    });
+    let select = Entity::find()
+        .filter(Condition::all().add_option(beyond))
+        .order_by_desc(Column::StartedAtMs)
+        .order_by_asc(Column::Id);
+    first_rows(db, select, limit).await
+}
+
 /// Inserts an erasure, unless one of this member is under way.
 pub async fn insert(db: &impl ConnectionTrait, row: Model) -> Result<(), DbErr> {
     let known = OnConflict::column(Column::Member).do_nothing_on([Column::Id]).to_owned();
@@ -218,6 +265,31 @@ pub async fn add_counts(
     let text = serde_json::to_string(&counts).expect("numbers have a JSON form");
     at_step(row).col_expr(Column::Counts, Expr::value(text)).exec(transaction).await?;
     Ok(true)
+}
+
+/// Moves an erasure on to its next step, once the scores have been given to the new key. Returns
+/// false if it is at another step.
+pub async fn forget_target(
+    db: &impl ConnectionTrait,
+    row: &Model,
+    to: Step,
+) -> Result<bool, DbErr> {
+    let advanced = at_step(row)
+        .col_expr(Column::Target, Expr::value(None::<String>))
+        .col_expr(Column::Step, Expr::value(to))
+        .exec(db)
+        .await?;
+    Ok(advanced.rows_affected == 1)
+}
+
+/// True if the merge of a source into a target is part of an erasure, so that nothing of the source
+/// may be seen of the target.
+pub async fn is_anonymous(
+    db: &impl ConnectionTrait,
+    source: &str,
+    target: &str,
+) -> Result<bool, DbErr> {
+    Ok(of(db, source).await?.is_some_and(|row| row.target.as_deref() == Some(target)))
 }
 
 /// Makes an erasure's row a receipt, which no longer names the member.

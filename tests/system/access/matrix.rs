@@ -29,7 +29,7 @@ const BOARDS: [&str; 3] = ["open", "shut", "none"];
 pub(super) const OF_NEW_BOARDS: [&str; 2] = ["Mutation.createBoard", "Mutation.deleteBoard"];
 
 /// Fields of objects that are not for everyone, each with a query of it about a public board.
-const OF_OBJECTS: [(&str, &str); 11] = [
+const OF_OBJECTS: [(&str, &str); 12] = [
     ("Board.quarantine", "{ board(slug: \"open\") { quarantine { edges { cursor } } } }"),
     ("Board.reports", "{ board(slug: \"open\") { reports { edges { cursor } } } }"),
     ("Member.bans", "{ member(key: \"ann\") { bans { since } } }"),
@@ -37,6 +37,7 @@ const OF_OBJECTS: [(&str, &str); 11] = [
     ("Member.friendRequests", "{ member(key: \"ann\") { friendRequests { totalCount } } }"),
     ("Member.friends", "{ member(key: \"ann\") { friends { totalCount } } }"),
     ("Node.AuditEntry", "{ node(id: \"auditEntry:1\") { id } }"),
+    ("Node.ErasureReceipt", "{ node(id: \"erasureReceipt:1\") { id } }"),
     ("Node.MemberReport", "{ node(id: \"memberReport:1\") { id } }"),
     ("Node.QuarantinedScore", "{ node(id: \"quarantined:1\") { id } }"),
     ("Node.FriendEntry", "{ node(id: \"friendEntry:open.1:all:all::ann:ann\") { id } }"),
@@ -142,6 +143,7 @@ fn value(schema: &Schema, field: &str, input: &Input, board: &str) -> String {
     let of_string = match (field, input.name.as_str()) {
         (_, "slug" | "board") => board,
         (_, "friend") => "bob",
+        ("Mutation.eraseMember", _) => "nobody",
         (_, "id") if field == "Mutation.voidEvent" => "event:0:999999:0",
         (_, "id") if field == "Mutation.revokeAccessToken" => "accessToken:none",
         (_, "id") if field == "Query.integrityRun" => "integrityRun:1",

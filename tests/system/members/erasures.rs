@@ -1,10 +1,8 @@
 //! Erasures: afterwards nothing names the member, everybody else's standings are as before, and
 //! the history is still proven.
 
-use std::process::Output;
 use std::sync::Arc;
 
-use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use serde_json::{Value, json};
 
 use tests::api::Api;
@@ -13,9 +11,9 @@ use tests::api::friends::change_friends;
 use tests::api::moderation::ban;
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::documents::ADD_FRIEND;
+use tests::documents::{ADD_FRIEND, ERASE_MEMBER};
 use tests::jobs::analytics::run;
-use tests::jobs::archive::{archive, old};
+use tests::jobs::erasure::{erase, erase_with, traces};
 
 /// The key, which no other text contains.
 const MEMBER: &str = "zoe-7f3a";
@@ -42,6 +40,8 @@ const REPORT: &str = "mutation($reporter: String!, $member: String!) {
         __typename
     }
 }";
+
+const RECEIPTS: &str = "query { erasureReceipts(first: 1) { nodes { id step counts } } }";
 
 /// A deployment with boards and other members.
 async fn start(sql: Sql) -> (Arc<Deployment>, Api) {
@@ -94,73 +94,9 @@ async fn others(api: &Api) -> Vec<Value> {
     all
 }
 
-/// The tables and the keys of Redis that have the member's key somewhere.
-async fn traces(deployment: &Deployment) -> Vec<String> {
-    let (db, mut found) = (deployment.sql().await, vec![]);
-    let backend = db.get_database_backend();
-    let columns = match backend {
-        DbBackend::Sqlite => {
-            "SELECT m.name, p.name FROM sqlite_master m, pragma_table_info(m.name) p WHERE m.type = 'table'"
-        }
-        DbBackend::MySql => {
-            "SELECT CAST(table_name AS CHAR), CAST(column_name AS CHAR) FROM information_schema.columns WHERE table_schema = DATABASE()"
-        }
-        _ => {
-            "SELECT CAST(table_name AS TEXT), CAST(column_name AS TEXT) FROM information_schema.columns WHERE table_schema = current_schema()"
-        }
-    };
-    let columns = db.query_all_raw(Statement::from_string(backend, columns)).await.unwrap();
-    for row in columns {
-        let table: String = row.try_get_by_index(0).unwrap();
-        let column: String = row.try_get_by_index(1).unwrap();
-        let text = if backend == DbBackend::MySql { "CHAR" } else { "TEXT" };
-        let count = format!(
-            r#"SELECT COUNT(*) FROM "{table}" WHERE CAST("{column}" AS {text}) LIKE '%{MEMBER}%'"#
-        );
-        let row = db.query_one_raw(Statement::from_string(backend, count)).await.unwrap().unwrap();
-        if row.try_get_by_index::<i64>(0).unwrap() > 0 {
-            found.push(format!("{table}.{column}"));
-        }
-    }
-    db.close().await.unwrap();
-    let has = |bytes: &[u8]| bytes.windows(MEMBER.len()).any(|part| part == MEMBER.as_bytes());
-    for (key, _) in deployment.redis_contents().await {
-        // The counts of a minute expire.
-        if key.contains(":pace:") {
-            continue;
-        }
-        let text: String = match &*deployment.ask_redis::<String>(&["TYPE", &key]).await {
-            "zset" => {
-                deployment.ask_redis::<Vec<String>>(&["ZRANGE", &key, "0", "-1"]).await.join(" ")
-            }
-            "hash" => deployment.ask_redis::<Vec<String>>(&["HGETALL", &key]).await.join(" "),
-            "stream" => format!(
-                "{:?}",
-                deployment.ask_redis::<redis::Value>(&["XRANGE", &key, "-", "+"]).await
-            ),
-            "list" => {
-                deployment.ask_redis::<Vec<String>>(&["LRANGE", &key, "0", "-1"]).await.join(" ")
-            }
-            _ => deployment.ask_redis::<Option<String>>(&["GET", &key]).await.unwrap_or_default(),
-        };
-        if has(key.as_bytes()) || has(text.as_bytes()) {
-            found.push(key);
-        }
-    }
-    found
-}
-
-async fn erase(deployment: &Arc<Deployment>, crash_at: Option<&str>) -> Output {
-    let mut command = deployment.api(&["erase", "member", MEMBER, "--yes"]);
-    if let Some(step) = crash_at {
-        command.env("CRASH_AT", step);
-    }
-    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
-}
-
 /// Checks that nothing of the member is left, and everything else is.
 async fn check_erased(deployment: &Arc<Deployment>, api: &Api, before: &[Value], when: &str) {
-    assert_eq!(traces(deployment).await, Vec::<String>::new(), "{when}");
+    assert_eq!(traces(deployment, MEMBER).await, Vec::<String>::new(), "{when}");
     assert_eq!(others(api).await, before, "{when}");
     let receipts = deployment.api_output(&["erase", "receipts"]).await;
     let newest: Value = serde_json::from_str(receipts.lines().next().unwrap()).unwrap();
@@ -182,12 +118,12 @@ async fn an_erased_member_leaves_no_trace_whenever_the_erasure_is_killed() {
         let steps = STEPS.iter().skip(turn).step_by(all.len());
         for step in std::iter::once(None).chain(steps.map(Some)) {
             play(&deployment, &api).await;
-            assert!(!traces(&deployment).await.is_empty());
+            assert!(!traces(&deployment, MEMBER).await.is_empty());
             if let Some(step) = step {
-                let killed = erase(&deployment, Some(step)).await;
+                let killed = erase(&deployment, MEMBER, Some(step)).await;
                 assert_eq!(killed.status.code(), None, "{step}: {killed:?}");
             }
-            let output = erase(&deployment, None).await;
+            let output = erase(&deployment, MEMBER, None).await;
             let error = String::from_utf8_lossy(&output.stderr);
             // The background work may have been first.
             let is_over = step.is_some() && error.contains("no such member");
@@ -200,22 +136,100 @@ async fn an_erased_member_leaves_no_trace_whenever_the_erasure_is_killed() {
 }
 
 #[tokio::test]
-async fn a_member_with_archived_events_or_merged_into_is_refused_and_stays() {
-    let (deployment, api) = old(Sql::Sqlite).await;
-    archive(&deployment, &[]);
+async fn a_member_that_others_were_merged_into_is_refused_and_stays() {
+    let (deployment, api) = start(Sql::Sqlite).await;
     let refused = async |member: &str, why: &str| {
-        let mut command = deployment.api(&["erase", "member", member, "--yes"]);
-        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let output = erase(&deployment, member, None).await;
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && error.contains(why), "{error}");
     };
-    refused("m1", "archived").await;
     api.create_board(json!({ "slug": "c" })).await;
     submit_durably(&api, "c", json!([{ "member": "guest", "score": 2 }])).await;
     merge(&api, "guest", "host").await;
     refused("host", "erased before").await;
     refused("nobody", "no such member").await;
     // All of them play on.
-    let again = json!([{ "member": "m1", "score": 1 }, { "member": "host", "score": 1 }]);
-    assert_eq!(submit_durably(&api, "c", again).await["accepted"], 2);
+    assert_eq!(
+        submit_durably(&api, "c", json!([{ "member": "host", "score": 1 }])).await["accepted"],
+        1
+    );
+}
+
+#[tokio::test]
+async fn an_administrator_erases_a_member_and_reads_the_receipt() {
+    let (deployment, api) = start(Sql::Sqlite).await;
+    let before = others(&api).await;
+    play(&deployment, &api).await;
+    let erased = api.data(ERASE_MEMBER, json!({ "member": MEMBER })).await["eraseMember"].take();
+    assert_eq!(
+        json!([erased["erased"], erased["waitsForFiles"]]),
+        json!([true, false]),
+        "{erased}"
+    );
+    check_erased(&deployment, &api, &before, "by eraseMember").await;
+    let receipts = api.data(RECEIPTS, json!({})).await["erasureReceipts"]["nodes"].take();
+    let (step, id) = (&receipts[0]["step"], &receipts[0]["id"]);
+    assert_eq!((step, id), (&json!("DONE"), &erased["receipt"]["id"]));
+    let again = api.ask(Some(api.token()), ERASE_MEMBER, json!({ "member": MEMBER })).await;
+    assert_eq!(again.codes(), ["NOT_FOUND"]);
+}
+
+/// Steps after which an erasure that keeps the scores can be killed, beside [`STEPS`].
+const STEPS_OF_ANONYMOUS: [&str; 6] =
+    ["held", "copied:2", "source-removed", "told", "erasure-anonymized", "erasure-events:2"];
+
+/// All ranks and scores, with a star for the member and for those that were anonymized.
+async fn ranks(api: &Api) -> Vec<Value> {
+    let mut all = vec![];
+    for (slug, window) in [("b", "all"), ("b", "daily"), ("b", "7d"), ("d", "all")] {
+        let data = api.data(TOP, json!({ "slug": slug, "window": window })).await;
+        let nodes = data["board"]["standings"]["top"]["nodes"].as_array().unwrap();
+        all.extend(nodes.iter().map(|node| {
+            let key = node["member"]["key"].as_str().unwrap();
+            let key = if key == MEMBER || key.starts_with("erased-") { "*" } else { key };
+            json!([slug, window, node["rank"], node["score"], key])
+        }));
+    }
+    all
+}
+
+#[tokio::test]
+async fn an_anonymized_member_keeps_its_ranks_under_a_random_key_whenever_that_is_killed() {
+    let all = Sql::all();
+    for (turn, &sql) in all.iter().enumerate() {
+        let (deployment, api) = start(sql).await;
+        let steps = STEPS_OF_ANONYMOUS.iter().skip(turn).step_by(all.len());
+        for (played, step) in std::iter::once(None).chain(steps.map(Some)).enumerate() {
+            let member = json!({ "key": MEMBER, "name": "Zoe", "region": "eu" });
+            api.upsert_members(vec![member]).await;
+            for board in ["b", "d"] {
+                let own = [1, 100].map(|score| {
+                    json!({ "member": MEMBER, "score": score + played, "eventId": format!("{MEMBER}-{score}") })
+                });
+                assert_eq!(submit_durably(&api, board, json!(own)).await["accepted"], 2);
+            }
+            change_friends(&api, ADD_FRIEND, (MEMBER, "ann")).await;
+            let before = ranks(&api).await;
+            let arguments = [MEMBER, "--anonymize"];
+            if let Some(step) = step {
+                let killed = erase_with(&deployment, &arguments, Some(step)).await;
+                assert_eq!(killed.status.code(), None, "{step}: {killed:?}");
+            }
+            let output = erase_with(&deployment, &arguments, None).await;
+            let error = String::from_utf8_lossy(&output.stderr);
+            let is_over = step.is_some() && error.contains("no such member");
+            assert!(output.status.success() || is_over, "{step:?}: {error}");
+            assert_eq!(traces(&deployment, MEMBER).await, Vec::<String>::new(), "{step:?}");
+            assert_eq!(ranks(&api).await, before, "{sql:?} {step:?}");
+        }
+        let (code, found, error) = run(&deployment, &["diff", "--full"]);
+        assert_eq!(code, 0, "{found} {error}");
+        // A banned member is refused, and stays.
+        submit_durably(&api, "d", json!([{ "member": MEMBER, "score": 1 }])).await;
+        ban(&api, MEMBER, Some("d")).await;
+        let output = erase_with(&deployment, &[MEMBER, "--anonymize"], None).await;
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains("is banned"), "{error}");
+        assert_eq!(erase(&deployment, MEMBER, None).await.status.code(), Some(0));
+    }
 }

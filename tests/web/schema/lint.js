@@ -50,6 +50,7 @@ const FORWARD_ONLY = [
   'Member.friendRequests',
   'IntegrityRun.findings',
   'Query.accessTokens',
+  'Query.erasureReceipts',
   'Query.integrityRuns',
   'Query.jobs',
   'Query.searchMembers',

@@ -2,7 +2,8 @@
 //! `period:redis.7:daily:2025-09-03`, `standings:redis.7:daily:2025-09-03:`,
 //! `entry:redis.7:all:all::u42`, `anonymousEntry:redis.7:all:all::Zm9v`,
 //! `friendEntry:redis.7:all:all::u42:u43`, `event:3:120:0`, `job:17`, `integrityRun:5`,
-//! `finding:5:0`, `accessToken:57c22c6e00b5`, `quarantined:9`, `auditEntry:4`, `memberReport:2`.
+//! `finding:5:0`, `accessToken:57c22c6e00b5`, `quarantined:9`, `auditEntry:4`, `memberReport:2`,
+//! `erasureReceipt:57c22c6e00b5`.
 //!
 //! A board has its slug and its number, which is never used again, so that another board of the
 //! same slug is another object.
@@ -48,6 +49,8 @@ pub enum GlobalId {
     AuditEntry(i64),
     /// A report of a member by its number.
     MemberReport(i64),
+    /// The receipt of an erasure by its own id.
+    ErasureReceipt(String),
 }
 
 /// The name of a board.
@@ -100,6 +103,7 @@ impl GlobalId {
             Self::Quarantined(number) => format!("quarantined:{number}"),
             Self::AuditEntry(number) => format!("auditEntry:{number}"),
             Self::MemberReport(number) => format!("memberReport:{number}"),
+            Self::ErasureReceipt(id) => format!("erasureReceipt:{id}"),
         }
     }
 
@@ -134,6 +138,7 @@ impl GlobalId {
                 Some(Self::FriendEntry(name, unescape(member), friend.to_owned()))
             }
             "accessToken" => Some(Self::AccessToken(rest.to_owned())),
+            "erasureReceipt" => Some(Self::ErasureReceipt(rest.to_owned())),
             "job" => rest.parse().ok().map(Self::Job),
             "quarantined" => rest.parse().ok().map(Self::Quarantined),
             "auditEntry" => rest.parse().ok().map(Self::AuditEntry),
@@ -218,6 +223,7 @@ mod tests {
             GlobalId::Quarantined(9),
             GlobalId::AuditEntry(4),
             GlobalId::MemberReport(2),
+            GlobalId::ErasureReceipt("57c22c6e00b5".into()),
         ];
         for id in ids {
             assert_eq!(GlobalId::parse(&id.to_text()), Some(id));

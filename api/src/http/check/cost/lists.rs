@@ -10,9 +10,10 @@ use crate::graphql::types::connection::PAGE_DEFAULT;
 
 /// Fields that answer with a page, each with its default length. Their `nodes` and `edges` count
 /// for each item, and their other fields once.
-pub(super) const PAGES: [(&str, usize); 15] = [
+pub(super) const PAGES: [(&str, usize); 16] = [
     ("accessTokens", PAGE_DEFAULT),
     ("auditLog", PAGE_DEFAULT),
+    ("erasureReceipts", PAGE_DEFAULT),
     ("reports", PAGE_DEFAULT),
     ("segments", PAGE_DEFAULT),
     ("quarantine", PAGE_DEFAULT),

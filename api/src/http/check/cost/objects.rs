@@ -54,11 +54,12 @@ const PLAIN: [&str; 22] = [
 
 /// Fields that take more than a point whatever they find, each with its points besides. Resolvers
 /// pay for the rest, by what they find.
-const PRICES: [(&str, u64); 18] = [
+const PRICES: [(&str, u64); 19] = [
     ("addFriend", 1200),
     ("auditLog", 40),
     ("board", 20),
     ("boards", 40),
+    ("erasureReceipts", 40),
     ("findings", 40),
     ("integrityRuns", 40),
     ("jobs", 40),
