@@ -124,7 +124,8 @@ async fn answer(service: &Service, address: IpAddr, query: &str, variables: Valu
         media_type: MediaType::Json,
         method: Method::Get,
     };
-    let parse = move || parameters::of_body(body.as_bytes());
+    let values_max = service.checks.variable_values_max();
+    let parse = move || parameters::of_body(body.as_bytes(), values_max);
     let answer = execute(service.clone(), received, parse).await;
     let bytes = axum::body::to_bytes(answer.into_body(), ANSWER_BYTES_MAX).await;
     let mut answer: Value =
