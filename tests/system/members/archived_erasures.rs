@@ -99,8 +99,8 @@ async fn others(api: &Api) -> Vec<Value> {
     all
 }
 
-/// What is left of the member. Redis still has the ids of events that a test made older: those that
-/// can be archived are so old that it has forgotten them.
+/// The traces of the member that are left. Redis still has the ids of events that a test made
+/// older: those that can be archived are so old that it has forgotten them.
 async fn left(deployment: &Deployment) -> Vec<String> {
     let mut found = traces(deployment, MEMBER).await;
     found.retain(|place| !place.contains(":seen:"));
