@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run analytics install check test mariadb faults soak bench lint advisories build node web
+.PHONY: help run analytics install check test test-all faults soak bench lint advisories build node web
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 PREFIX ?= $(HOME)/.cargo
@@ -99,8 +99,8 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	cargo build --locked --workspace
 	LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=$$(($$(nproc) + 1)) cargo test --locked --workspace -- $(T)
 
-mariadb: ## as test, with MariaDB wherever a test runs on several databases; T=seals for some
-	@LAUREL_TEST_MARIADB=1 $(MAKE) test T="$(T)"
+test-all: ## as test, with MariaDB wherever a test runs on several databases, and more random games; T=seals for some
+	@LAUREL_TEST_ALL=1 $(MAKE) test T="$(T)"
 
 # LAST, CALM, RECOVERY and AWAY are described in docs/explanation/reliability.md.
 # PROFILE=release needs a release build of analytics.

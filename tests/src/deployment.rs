@@ -16,6 +16,7 @@ use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, Statement};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
+use crate::extent;
 use crate::servers::postgres::Postgres;
 use crate::servers::postgres_node::PostgresNode;
 use crate::servers::redis_cluster::RedisCluster;
@@ -31,7 +32,7 @@ pub enum Sql {
 }
 
 impl Sql {
-    /// The databases that a test of all of them runs on: MariaDB only if LAUREL_TEST_MARIADB is 1.
+    /// The databases that a test of all of them runs on: MariaDB only if LAUREL_TEST_ALL is 1.
     pub fn all() -> Vec<Self> {
         let mut all = vec![Self::Sqlite, Self::Postgres];
         all.extend(Self::mariadb());
@@ -44,13 +45,12 @@ impl Sql {
         Self::all().into_iter().map(with).collect()
     }
 
-    /// MariaDB, if LAUREL_TEST_MARIADB is 1; says otherwise that its test does not run.
+    /// MariaDB, if LAUREL_TEST_ALL is 1; says otherwise that its test does not run.
     pub fn mariadb() -> Option<Self> {
-        let is_wanted = std::env::var("LAUREL_TEST_MARIADB").is_ok_and(|value| value == "1");
-        if !is_wanted {
-            println!("not on MariaDB: LAUREL_TEST_MARIADB=1 runs it");
+        if !extent::is_all() {
+            println!("not on MariaDB: LAUREL_TEST_ALL=1 runs it");
         }
-        is_wanted.then_some(Self::Mariadb)
+        extent::is_all().then_some(Self::Mariadb)
     }
 
     /// A table `n` of the numbers `i` from 1 on, for a FROM.

@@ -13,6 +13,7 @@
 //! | [`model`] | the oracle: boards computed naively, random boards and events |
 //! | [`trial`] | a deployment under faults: its load, and the verdict on it |
 //! | [`wait`], [`clock`] | conditions waited for, with a deadline; the present |
+//! | [`extent`] | how much of a random test runs |
 //!
 //! A test starts what it needs and stops all of it, also when it fails; the log of a process is
 //! shown then.
@@ -30,6 +31,7 @@ pub mod boards;
 pub mod clock;
 pub mod deployment;
 pub mod documents;
+pub mod extent;
 pub mod jobs;
 pub mod model;
 pub mod servers;

@@ -1,5 +1,6 @@
 //! Archives: events old enough to leave SQL, and the files that hold them afterwards.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use entity::archive::{archive_file, commit_file};
@@ -112,7 +113,7 @@ pub async fn check_files(deployment: &Deployment) {
     db.close().await.unwrap();
     let mut named: Vec<String> = files.into_iter().map(|file| file.path).collect();
     named.extend(of_commits.into_iter().map(|file| file.path));
-    let mut there = all_paths(deployment);
+    let mut there = paths_in(&deployment.archive_dir());
     named.sort();
     there.sort();
     assert_eq!(there, named);
@@ -120,16 +121,28 @@ pub async fn check_files(deployment: &Deployment) {
 
 /// The paths of the archive's files of events.
 pub fn paths(deployment: &Deployment) -> Vec<String> {
-    let mut paths = all_paths(deployment);
+    let mut paths = paths_in(&deployment.archive_dir());
     paths.retain(|path| !path.starts_with("commits/"));
     paths
 }
 
-/// The paths in the archive's directory, without its lock.
-fn all_paths(deployment: &Deployment) -> Vec<String> {
-    let root = deployment.archive_dir();
+/// Checks that a directory has a copy of each file of the archive, and nothing else.
+pub fn check_copies(deployment: &Deployment, copies: &Path) {
+    let archive = deployment.archive_dir();
+    let [mut there, mut copied] = [&*archive, copies].map(paths_in);
+    there.sort();
+    copied.sort();
+    assert_eq!(copied, there);
+    for path in &there {
+        let [file, copy] = [&*archive, copies].map(|root| std::fs::read(root.join(path)).unwrap());
+        assert!(copy == file, "{path}");
+    }
+}
+
+/// The paths in a directory of the archive or of its copies, without the lock.
+fn paths_in(root: &Path) -> Vec<String> {
     let mut paths = vec![];
-    let mut left = vec![root.clone()];
+    let mut left = vec![root.to_owned()];
     while let Some(directory) = left.pop() {
         let Ok(entries) = std::fs::read_dir(&directory) else {
             continue;
@@ -138,7 +151,7 @@ fn all_paths(deployment: &Deployment) -> Vec<String> {
             let path = entry.path();
             match path.is_dir() {
                 true => left.push(path),
-                false => paths.push(path.strip_prefix(&root).unwrap().display().to_string()),
+                false => paths.push(path.strip_prefix(root).unwrap().display().to_string()),
             }
         }
     }

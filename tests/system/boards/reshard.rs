@@ -18,6 +18,7 @@ use tests::boards::busy::{busy_board, create_busy};
 use tests::boards::corruption::CorruptedBoard;
 use tests::clock::now_ms;
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::extent;
 use tests::jobs::analytics::figures;
 use tests::jobs::archive::{age, archive};
 use tests::jobs::diff::check_diff;
@@ -41,7 +42,7 @@ async fn check_games(sql: Sql) {
     let mut games = every_game(&mut rng, 1, Range::Wide, 600);
     games.extend(every_game(&mut rng, 1, Range::Narrow, 600));
     games.shuffle(&mut rng);
-    for game in games.iter().take(3) {
+    for game in games.iter().take(extent::boards([1, 3])) {
         create_board(&apis[0], &game.board).await;
         let mut history = History::new(game.board.clone());
         let slug = game.board.slug.clone();

@@ -16,6 +16,7 @@ use tests::api::submission::{create_board, submit, submit_durably, submit_events
 use tests::api::{Answer, Api};
 use tests::boards::load::{BATCHES, Load, SENDERS, check_recovered};
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::extent;
 use tests::jobs::analytics::figures;
 use tests::jobs::diff::check_diff;
 use tests::model::game::{Range, batches, every_game, seeded};
@@ -27,8 +28,8 @@ use tests::wait::until;
 /// How many partitions a deployment has by default.
 const PARTITIONS: usize = 16;
 
-/// The number of boards of each policy and number of shards.
-const BOARDS: usize = 2;
+/// The number of boards of each policy and number of shards: few and many.
+const BOARDS: [usize; 2] = [1, 2];
 
 /// The number of events for each board.
 const EVENTS: usize = 60;
@@ -66,7 +67,7 @@ async fn boards_on_a_cluster_are_as_the_rules_say() {
         games.shuffle(&mut rng);
         for policy in ["SUM", "BEST", "LATEST"] {
             let of_policy = games.iter().filter(|game| game.board.policy == policy);
-            for game in of_policy.take(BOARDS) {
+            for game in of_policy.take(extent::boards(BOARDS)) {
                 let slug = format!("{}-{shards}", game.board.slug);
                 let board = Board { slug, ..game.board.clone() };
                 create_board(&apis[0], &board).await;

@@ -206,7 +206,7 @@ async fn members_are_free_again_though_a_refusal_was_cut_short() {
         })
         .await;
         assert_eq!(submit(&api, "bob", 1, "later").await[0], "APPLIED");
-        // The service cleans up what is left of the first refusal before it judges anew.
+        // The present process cleans up what is left of the first refusal.
         let refused = async || {
             let code = code(&api, "ann", "bob").await.0;
             (code != "UNAVAILABLE").then_some(code)

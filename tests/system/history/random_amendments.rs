@@ -15,6 +15,7 @@ use tests::api::submission::{
     create_board, submit_durably, submit_events, write_steadily, written,
 };
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::extent;
 use tests::jobs::analytics::figures;
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::{retain, wait_until_sealed};
@@ -22,8 +23,8 @@ use tests::model::game::{Game, Range, every_game, seeded};
 use tests::model::history::{Amended, History};
 use tests::model::oracle::{Event, Oracle};
 
-/// How many boards are played on, of the kinds that there are.
-const BOARDS: usize = 6;
+/// How many boards are played on, of the kinds that there are: few and many.
+const BOARDS: [usize; 2] = [3, 6];
 
 /// The number of events for each board.
 const EVENTS: usize = 70;
@@ -78,7 +79,7 @@ async fn check_games(sql: Sql, shards: u16, seals: Seals) {
     }
     games.shuffle(&mut rng);
     let mut histories = vec![];
-    for game in games.into_iter().take(BOARDS) {
+    for game in games.into_iter().take(extent::boards(BOARDS)) {
         histories.push(play(&mut rng, &apis, game, seals).await);
     }
     check_diff(&deployment);

@@ -2,6 +2,8 @@
 //! that is killed, and the history is still proven.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +14,7 @@ use tests::api::submission::{submit, submit_durably};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::ERASE_MEMBER;
 use tests::jobs::analytics::{figures, output_beside, run};
-use tests::jobs::archive::{age, archive, check_files, delete};
+use tests::jobs::archive::{age, archive, check_copies, check_files, delete};
 use tests::jobs::erasure::{erase, traces};
 use tests::jobs::seal::wait_until_dropped;
 use tests::wait::until;
@@ -180,6 +182,30 @@ async fn a_server_without_the_archive_leaves_its_files_to_the_command() {
     check_files(&deployment).await;
     let (code, found, error) = run(&deployment, &["diff", "--full"]);
     assert_eq!(code, 0, "{found} {error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_the_archive_writes_its_files_and_their_copies_again() {
+    let (deployment, without) = start(Sql::Sqlite).await;
+    play(&deployment, &without, 0).await;
+    let before = others(&without).await;
+    drop(without);
+    let copies = deployment.path("copies");
+    let copied = Command::new("cp").arg("-r").arg(deployment.archive_dir()).arg(&copies).status();
+    assert!(copied.unwrap().success());
+    let settings = [("LAUREL_DIFF_AT", "03:30"), ("LAUREL_ARCHIVE_COPY_DIR", &*copies)];
+    let api = Api::start_with_settings(&deployment, &settings).await;
+    let begun = api.data(ERASE_MEMBER, json!({ "member": MEMBER })).await["eraseMember"].take();
+    assert_eq!(begun["waitsForFiles"], true, "{begun}");
+    until("the server has erased the member", async || {
+        let receipts = deployment.api_output(&["erase", "receipts"]).await;
+        let newest: Value = serde_json::from_str(receipts.lines().next().unwrap()).unwrap();
+        (newest["done"] == true).then_some(())
+    })
+    .await;
+    check_receipt(&deployment).await;
+    check_erased(&deployment, &api, &before, "by the server").await;
+    check_copies(&deployment, Path::new(&copies));
 }
 
 /// Submits scores of another member until it is stopped, and returns how often.

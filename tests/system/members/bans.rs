@@ -16,6 +16,7 @@ use tests::api::playthrough::begun;
 use tests::api::submission::{submit, submit_events};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::{MERGE_MEMBERS, SUBMIT_SCORES};
+use tests::extent;
 use tests::jobs::analytics::figures;
 use tests::jobs::diff::check_diff;
 use tests::jobs::seal::{retain, wait_until_sealed};
@@ -24,8 +25,8 @@ use tests::model::history::History;
 use tests::model::oracle::{Event, Oracle, Verdict};
 use tests::wait::until;
 
-/// How many boards are played on, of the kinds that there are.
-const BOARDS: usize = 3;
+/// How many boards are played on, of the kinds that there are: few and many.
+const BOARDS: [usize; 2] = [1, 3];
 
 /// The number of events for each board.
 const EVENTS: usize = 48;
@@ -110,7 +111,7 @@ async fn check_games(sql: Sql, shards: u16, is_sealed: bool) {
     let mut rng = seeded();
     let deployment = Deployment::new(sql, Redis::Own).await;
     let apis = [Api::start(&deployment).await, Api::start(&deployment).await];
-    let mut games = begun(&mut rng, &apis[0], EVENTS, shards, BOARDS).await;
+    let mut games = begun(&mut rng, &apis[0], EVENTS, shards, extent::boards(BOARDS)).await;
     if is_sealed {
         for (_, history) in &games {
             retain(&apis[0], &history.board, 0).await;
