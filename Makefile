@@ -4,12 +4,14 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run analytics install check test test-all faults soak bench lint advisories build node web
+.PHONY: help run analytics install check test test-all deb test-deb faults soak bench lint advisories build node web
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 PREFIX ?= $(HOME)/.cargo
 ADVISORIES ?=
 PROFILE ?= dev
+DEB_PROFILE ?= release
+PACKAGES ?= $(CARGO_TARGET_DIR)/packages
 RELEASE := $(CARGO_TARGET_DIR)/release
 TOOLS := $(CARGO_TARGET_DIR)/tools
 NODE_IS_NEW := node -e 'const [major, minor] = process.versions.node.split("."); process.exit(major > 20 || (major == 20 && minor >= 19) ? 0 : 1)'
@@ -53,7 +55,7 @@ define tool
 endef
 
 help: ## lists the targets
-	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 
 run: build ## builds the server, loads the demo, and serves on http://127.0.0.1:8000
 	@$(call install,redis-server,redis-server,redis)
@@ -75,6 +77,26 @@ install: build ## copies the programs that are built to PREFIX/bin, by default ~
 			echo "$$program is not built: make analytics"
 		fi
 	done
+
+# DEB_PROFILE=dev makes a package of the programs that tests run.
+deb: $(if $(filter dev,$(DEB_PROFILE)),web,build analytics) ## makes a Debian package of both programs in PACKAGES, by default the folder packages of the build directory
+	@$(call tool,cargo-deb,3.8.0)
+	$(if $(filter dev,$(DEB_PROFILE)),cargo build --locked -p api -p analytics)
+	built="$(CARGO_TARGET_DIR)/$(if $(filter dev,$(DEB_PROFILE)),debug,release)"
+	completions="$$built/deb/completions"
+	mkdir -p "$$completions" "$(PACKAGES)"
+	rm -rf "$$built/deb/man"
+	"$$built/laurel" completions bash >"$$completions/laurel"
+	"$$built/laurel" completions zsh >"$$completions/_laurel"
+	"$$built/laurel" completions fish >"$$completions/laurel.fish"
+	"$$built/laurel" manual "$$built/deb/man"
+	gzip -9n "$$built"/deb/man/*.1
+	PATH="$(TOOLS)/bin:$$PATH" cargo deb --quiet -p api --no-build $(if $(filter dev,$(DEB_PROFILE)),--profile dev --no-strip --fast) --output "$(PACKAGES)"
+
+test-deb: deb ## installs the package in a view of this machine of which nothing stays, serves, upgrades, removes
+	@$(call install,redis-server,redis-server,redis)
+	$(call install,curl,curl,curl)
+	tests/packages/deb.sh "$$(ls -t "$(PACKAGES)"/*.deb | head -n 1)"
 
 check: ## format, lints, unit and property tests: a minute or two once built
 	cargo fmt --check

@@ -16,7 +16,10 @@ fn main() {
     {
         println!("cargo::rerun-if-changed={log}");
     }
-    let commit = git(&["rev-parse", "--short=12", "HEAD"]);
+    // A build outside a repository, as that of an image, is told its commit.
+    println!("cargo::rerun-if-env-changed=LAUREL_COMMIT");
+    let told = std::env::var("LAUREL_COMMIT").ok();
+    let commit = told.or_else(|| git(&["rev-parse", "--short=12", "HEAD"]));
     println!("cargo::rustc-env=LAUREL_COMMIT={}", commit.as_deref().unwrap_or("no commit"));
 }
 

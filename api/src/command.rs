@@ -6,15 +6,18 @@ pub mod batch;
 mod checkpoint;
 mod demo;
 mod erase;
+mod manual;
 mod migrate;
 mod serve;
 mod token;
 mod worker;
 
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use engine::deployment::Deployment;
 use engine::settings::stores::Missing;
 use engine::settings::{
@@ -75,6 +78,16 @@ enum Command {
     Erase(erase::EraseCommand),
     /// Prints the GraphQL schema.
     Schema,
+    /// Prints the completions of all commands for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Writes a manual page for each command.
+    Manual {
+        /// The directory; made if it is not there.
+        directory: PathBuf,
+    },
     #[command(flatten)]
     Batch(batch::BatchCommand),
 }
@@ -136,6 +149,11 @@ pub async fn run(parsed: Parsed<Arguments>) -> Result<()> {
             print!("{}", graphql::sdl());
             Ok(())
         }
+        Command::Completions { shell } => {
+            manual::complete(shell);
+            Ok(())
+        }
+        Command::Manual { directory } => manual::write_manual(&directory),
         Command::Batch(command) => batch::run(command),
     }
 }

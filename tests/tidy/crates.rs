@@ -11,6 +11,8 @@ const USERS: [(&str, &[&str]); 10] = [
     ("async-graphql-value", &["api"]),
     ("axum", &["api", "tests"]),
     ("clap", &["engine", "api", "analytics"]),
+    ("clap_complete", &["api"]),
+    ("clap_mangen", &["api"]),
     ("polars", &["analytics"]),
     ("redis", &["ranking", "tests"]),
     ("sea-orm", &["entity", "engine", "api", "analytics", "tests"]),
