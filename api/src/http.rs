@@ -17,8 +17,10 @@ pub(crate) mod pages;
 mod parameters;
 mod persisted;
 pub(crate) mod rates;
+mod request_id;
 pub(crate) mod response;
 pub(crate) mod serving;
+mod slow;
 pub(crate) mod socket;
 pub mod sockets;
 pub(crate) mod turns;
@@ -74,6 +76,8 @@ pub(crate) struct Shared {
     /// The KiB that are left of the memory for long answers.
     answers_memory: Arc<Semaphore>,
     query_timeout: Duration,
+    /// How long a request takes that is logged.
+    slow: Option<Duration>,
     /// The subscriptions that sockets share.
     feeds: Feeds,
     /// The places of sockets.
@@ -131,6 +135,8 @@ pub fn routes(
         answer_bytes_max: limits.answer_bytes_max as usize,
         answers_memory: Arc::new(Semaphore::new((limits.answers_bytes >> 10) as usize)),
         query_timeout: Duration::from_millis(limits.query_timeout_ms.into()),
+        slow: (limits.slow_request_ms > 0)
+            .then(|| Duration::from_millis(limits.slow_request_ms.into())),
         feeds: Feeds::default(),
         sockets: Sockets::new(most, live.subscriptions_bytes),
         live,

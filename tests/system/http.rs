@@ -4,6 +4,7 @@ mod answers;
 mod connections;
 mod graphiql;
 mod limits;
+mod log;
 mod metrics;
 mod page;
 mod persisted_queries;

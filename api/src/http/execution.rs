@@ -21,6 +21,7 @@ use axum::response::Response as HttpResponse;
 use futures::FutureExt;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument;
 
 use self::asked::Asked;
 use super::Service;
@@ -28,6 +29,7 @@ use super::answers::AnswerKey;
 use super::login;
 use super::parameters::Parameters;
 use super::rates::{Client, RetryAfter};
+use super::request_id::{id_of, under_id};
 use super::response::{Answer, MediaType, refuse, refuse_for, reject, server_error};
 use crate::access::{Principal, is_known};
 use crate::error::{Error, ErrorCode, Result};
@@ -84,9 +86,18 @@ impl Received {
     }
 }
 
-/// Executes a request: finds the client, and its answer among those that are there, or else
-/// executes it; a long one in a task of its own.
+/// Executes a request, under its id if it has one.
 pub async fn execute(
+    service: Service,
+    received: Received,
+    parse: impl FnOnce() -> Result<Parameters> + Send + 'static,
+) -> HttpResponse {
+    under_id(id_of(&received.headers), answered(service, received, parse)).await
+}
+
+/// Answers a request: finds the client, and its answer among those that are there, or else
+/// executes it; a long one in a task of its own.
+async fn answered(
     service: Service,
     received: Received,
     parse: impl FnOnce() -> Result<Parameters> + Send + 'static,
@@ -120,7 +131,7 @@ pub async fn execute(
 async fn own_task(
     answering: impl Future<Output = HttpResponse> + Send + 'static,
 ) -> Result<HttpResponse> {
-    let answer = AbortOnDropHandle::new(tokio::spawn(answering)).await;
+    let answer = AbortOnDropHandle::new(tokio::spawn(answering.in_current_span())).await;
     answer.map_err(|error| Error::internal(&error))
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::request_id::REQUEST_ID;
 use axum::Router;
 use axum::http::header::{
     ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
@@ -44,8 +45,8 @@ pub fn shared(router: Router, origins: Option<&Origins>) -> Router {
     let cors = CorsLayer::new()
         .allow_origin(allowed)
         .allow_methods([Method::GET, Method::POST])
-        .allow_headers([ACCEPT, AUTHORIZATION, CONTENT_TYPE, of_cost])
-        .expose_headers([ETAG, RETRY_AFTER])
+        .allow_headers([ACCEPT, AUTHORIZATION, CONTENT_TYPE, of_cost, REQUEST_ID])
+        .expose_headers([ETAG, RETRY_AFTER, REQUEST_ID])
         .max_age(Duration::from_secs(CORS_AGE_S));
     router.layer(cors)
 }

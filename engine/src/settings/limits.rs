@@ -62,6 +62,10 @@ pub struct RequestLimits {
     /// The time that a query may take, from its parsing to its answer, in milliseconds.
     #[arg(long, env = "LAUREL_QUERY_TIMEOUT_MS", default_value_t = 5000, value_name = "MS", value_parser = clap::value_parser!(u32).range(100..=600_000))]
     pub query_timeout_ms: u32,
+    /// How long a request takes that the log names, with its fields and its cost, in milliseconds;
+    /// 0 names none.
+    #[arg(long, env = "LAUREL_SLOW_REQUEST_MS", default_value_t = 1000, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=600_000))]
+    pub slow_request_ms: u32,
     /// The clients that may ask for the schema: all, tokens (clients with an access token), or off.
     #[arg(long, env = "LAUREL_INTROSPECTION", default_value = "all", value_name = "WHO")]
     pub introspection: Introspection,

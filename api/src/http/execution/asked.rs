@@ -9,6 +9,7 @@ use axum::response::Response as HttpResponse;
 use indexmap::indexmap;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::{
     BYTES_A_POINT, Method, REQUEST_POINTS, REQUEST_TIMEOUT, Received, limited, refuse_unfinished,
@@ -27,6 +28,7 @@ use crate::http::check::cost::Cost;
 use crate::http::persisted::QueryHash;
 use crate::http::rates::{Client, Rates};
 use crate::http::response::{Answer, MediaType, fields, refuse, reject, server_error};
+use crate::http::slow::Timed;
 use crate::loader::Loaders;
 use crate::metrics::METRICS;
 
@@ -100,7 +102,8 @@ impl Asked {
             OperationType::Mutation => {
                 let gone = CancellationToken::new();
                 let _here = gone.clone().drop_guard();
-                let task = tokio::spawn(self.run(service, checked, Some(gone)));
+                let running = self.run(service, checked, Some(gone));
+                let task = tokio::spawn(running.in_current_span());
                 let answer = async { task.await.map_err(|error| Error::internal(&error)) };
                 (&METRICS.mutation_seconds, within(REQUEST_TIMEOUT, answer).await)
             }
@@ -136,7 +139,7 @@ impl Asked {
         let Self { request, question, principal, client, wants_cost, in_turns, .. } = self;
         let is_heavy = in_turns || checked.cost.points > LIGHT_POINTS_MAX;
         let execution = async {
-            let points = checked.cost.points;
+            let (points, began) = (checked.cost.points, Instant::now());
             let budget = match checked.kind {
                 // Reads must not slow writes, of which each client has its own rate.
                 OperationType::Mutation => service.admission.enter_at_once(points),
@@ -159,6 +162,9 @@ impl Asked {
             let cost = checked.cost;
             let mut charge =
                 Charge { rates, client: &client, budget: &budget, cost, answer_points: 0 };
+            let name = request.operation_name.clone();
+            let slow = service.slow;
+            let _timed = Timed { began, slow, checked: &checked, budget: &budget, name };
             let may_write = state.principal.as_ref().is_some_and(|principal| principal.may_write());
             let over = gone.as_ref().map(|gone| changes.are_over(gone, service.query_timeout));
             let request = request.data(state);
