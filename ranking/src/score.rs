@@ -2,6 +2,7 @@
 
 pub mod decay;
 pub mod format;
+pub mod json;
 pub mod rank_key;
 
 use crate::error::{Error, Result, shown};

@@ -9,7 +9,7 @@ mod parquet_rows;
 use std::collections::HashMap;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use ranking::board::Board;
 use ranking::id::{EventId, MemberId};
 use ranking::metadata::Metadata;
@@ -28,10 +28,6 @@ const REGION_CHARS_MAX: usize = 200;
 
 /// The longest line of a CSV or NDJSON file, in bytes.
 const LINE_BYTES_MAX: u64 = 1 << 20;
-
-/// The most digits of a score that is a JSON number: a writer that holds numbers as doubles would
-/// lose more.
-pub(crate) const NUMBER_DIGITS_MAX: usize = 15;
 
 /// The digits of the SHA-256 of a file that name the events in it: 64 bits.
 const HASH_DIGITS: usize = 16;
@@ -118,16 +114,6 @@ pub(crate) fn read_rows(
 /// Says that a line is too long.
 fn too_long() -> String {
     format!("longer than {LINE_BYTES_MAX} bytes: expected shorter lines")
-}
-
-/// Checks that a number has no more digits than every writer of JSON keeps.
-pub(crate) fn check_digits(number: &str, digits_max: usize) -> Result<()> {
-    let digits = number.bytes().filter(u8::is_ascii_digit).skip_while(|&digit| digit == b'0');
-    ensure!(
-        digits.count() <= digits_max,
-        "{number} has more than {digits_max} digits: expected text, as a number that long may have been rounded on its way"
-    );
-    Ok(())
 }
 
 impl RowChecker<'_> {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use ranking::score::json;
 use serde_json::value::RawValue;
 
-use super::{At, Fields, LINE_BYTES_MAX, NUMBER_DIGITS_MAX, RowChecker, check_digits, too_long};
+use super::{At, Fields, LINE_BYTES_MAX, RowChecker, too_long};
 use crate::display_path;
 
 /// An object with its values as they are written, so that no number is rounded.
@@ -60,14 +61,7 @@ impl Texts {
             value.map(|value| value.get())
         };
         let score = required(score_column)?;
-        let score = match text(score) {
-            Some(text) => text,
-            None if is_number(score) => {
-                check_digits(score, NUMBER_DIGITS_MAX)?;
-                score.to_owned()
-            }
-            None => bail!("invalid {score_column} {score}: expected text or a number"),
-        };
+        let score = json::decimal(score_column, score)?;
         let at = required("at")?;
         let at = text(at).unwrap_or_else(|| at.to_owned());
         let optional = |name: &str| match object.get(name).map(|value| value.get()) {
@@ -108,8 +102,4 @@ impl Texts {
 
 fn text(value: &str) -> Option<String> {
     serde_json::from_str(value).ok()
-}
-
-fn is_number(value: &str) -> bool {
-    value.starts_with(|first: char| first == '-' || first.is_ascii_digit())
 }

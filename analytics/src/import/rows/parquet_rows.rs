@@ -6,9 +6,10 @@ use std::fs::File;
 
 use anyhow::{Context, Result, bail, ensure};
 use polars::prelude::{AnyValue, ArrowDataType, ParquetReader, SerReader, TimeUnit};
+use ranking::score::json::{NUMBER_DIGITS_MAX, check_digits};
 
 use super::parquet_bounds::decodable_parts;
-use super::{At, Fields, NUMBER_DIGITS_MAX, RowChecker, check_digits};
+use super::{At, Fields, RowChecker};
 use crate::display_path;
 use crate::import::input_file::parquet_rows_max;
 
