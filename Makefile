@@ -68,13 +68,17 @@ build: web ## builds the server, laurel, with its pages
 analytics: ## builds the batch jobs, laurel-analytics: 10 to 20 minutes the first time
 	cargo build --release --locked -p analytics
 
+.PHONY: ingest
+ingest: ## builds laurel-ingest, which takes scores from queues
+	cargo build --release --locked -p ingest
+
 install: build ## copies the programs that are built to PREFIX/bin, by default ~/.cargo/bin
 	@mkdir -p "$(PREFIX)/bin"
-	for program in laurel laurel-analytics; do
+	for program in laurel laurel-analytics laurel-ingest; do
 		if [ -x "$(RELEASE)/$$program" ]; then
 			cp "$(RELEASE)/$$program" "$(PREFIX)/bin/" && echo "installed $(PREFIX)/bin/$$program"
 		else
-			echo "$$program is not built: make analytics"
+			echo "$$program is not built: make $${program#laurel-}"
 		fi
 	done
 
@@ -113,6 +117,7 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	$(call install,openssl,openssl,openssl)
 	$(call install,curl,curl,curl)
 	$(call install,promtool,prometheus,prometheus)
+	$(call install,nats-server,nats-server,nats-server)
 	if [ tests/web/package-lock.json -nt tests/web/node_modules/.package-lock.json ]; then
 		(cd tests/web && npm ci --no-audit --no-fund)
 	fi
@@ -123,6 +128,21 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 
 test-all: ## as test, with MariaDB wherever a test runs on several databases, and more random games; T=seals for some
 	@LAUREL_TEST_ALL=1 $(MAKE) test T="$(T)"
+
+# A test starts a broker of its own, on ports of its own; one that the package has started is left alone.
+.PHONY: brokers
+brokers:
+	@$(call install,nats-server,nats-server,nats-server)
+	if [ ! -x /usr/lib/rabbitmq/bin/rabbitmq-server ]; then
+		$(call install,rabbitmq-server,rabbitmq-server,rabbitmq)
+	fi
+
+.PHONY: test-brokers
+test-brokers: brokers ## the tests of queues on every broker, with everything around them killed
+	@$(call install,redis-server,redis-server,redis)
+	$(postgresql)
+	cargo build --locked -p api -p analytics -p ingest
+	LAUREL_TEST_BROKERS=1 LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=2 cargo test --locked -p tests --test system -- queues::
 
 # LAST, CALM, RECOVERY and AWAY are described in docs/explanation/reliability.md.
 # PROFILE=release needs a release build of analytics.
@@ -138,13 +158,14 @@ faults: ## every fault under load; F=power_cut RUNS=200 SEED=1 for some, SOAK=36
 soak: ## an hour of random faults on three processes; SOAK=600 for ten minutes
 	@$(MAKE) faults SOAK="$(or $(SOAK),3600)"
 
-bench: ## costs measured on this machine; PART=windows, serving, peers, history, boards, persister, attacks, siege, live, away or giant for one part
+bench: $(if $(filter-out queues,$(PART)),,brokers) ## costs measured on this machine; PART=windows, serving, peers, history, boards, persister, attacks, siege, live, away, queues or giant for one part
 	@$(call install,redis-server,redis-server,redis)
 	@$(call install,wrk,wrk,wrk)
 	$(postgresql)
 	$(mariadb)
 	cargo build --release --locked -p api
 	case "$(PART)" in "" | history | boards | giant) cargo build --release --locked -p analytics ;; esac
+	case "$(PART)" in "" | queues) cargo build --release --locked -p ingest ;; esac
 	LAUREL_TEST_BUILT=1 cargo bench --locked -p tests --bench bench -- $(PART)
 
 lint: advisories ## licenses, advisories, unused dependencies, format and lints, as CI checks them

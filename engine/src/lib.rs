@@ -15,7 +15,7 @@
 //!
 //! | module | has |
 //! |---|---|
-//! | [`settings`], [`process`] | every setting of both programs; the signals that stop them |
+//! | [`settings`], [`process`] | every setting of all programs; the signals that stop them |
 //! | [`deployment`] | SQL, Redis and the clock, opened |
 //! | [`partition`] | a partition's handle: commits with retries, the persister, recovery |
 //! | [`board`] | adding, filling and dropping windows; deleting a board; the agenda of all boards |

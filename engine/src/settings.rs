@@ -1,10 +1,11 @@
-//! The settings of both programs: each is an environment variable, and a flag of the commands that
+//! The settings of all programs: each is an environment variable, and a flag of the commands that
 //! use it.
 //!
 //! Each is declared once, here. The names that a program accepts, the name in an error, and the
 //! environment of a child derive from the declarations.
 
 pub mod connections;
+pub mod ingest;
 pub mod jwt;
 pub mod limits;
 pub mod live;
@@ -24,6 +25,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Parser};
 
 pub use connections::ConnectionSettings;
+pub use ingest::{IngestAck, IngestSettings};
 pub use jwt::JwtSettings;
 pub use limits::{Introspection, RateSettings, RequestLimits, Switch};
 pub use live::LiveSettings;
@@ -80,6 +82,8 @@ struct All {
     stores: Settings,
     #[command(flatten)]
     serve: ServeSettings,
+    #[command(flatten)]
+    ingest: IngestSettings,
     #[command(flatten)]
     log: LogSettings,
 }

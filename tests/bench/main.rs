@@ -15,6 +15,7 @@
 //! | [`siege`] | what readers wait for beside a thousand hostile connections |
 //! | [`live`] | subscribers of one board beside writers: commit to socket, memory of a socket |
 //! | [`away`] | what readers wait for while Redis is away |
+//! | [`queues`] | scores from queues, beside `submitScores` |
 //! | [`server`] | the server and its load generator |
 //! | [`chart`] | latency over size, drawn |
 //! | [`stores`] | the stores, opened in this process, and what Redis spent |
@@ -42,6 +43,7 @@ mod machine;
 mod midnight;
 mod peers;
 mod persister;
+mod queues;
 mod server;
 mod serving;
 mod siege;
@@ -121,6 +123,9 @@ async fn main() {
     }
     if asked("away") {
         away::measure(scale, &mut figures).await;
+    }
+    if asked("queues") {
+        queues::measure(scale, &mut figures).await;
     }
     // It takes an hour and 40 GB of disk, so it must be asked for by name.
     if parts.iter().any(|part| part == "giant") {

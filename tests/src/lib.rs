@@ -11,6 +11,7 @@
 //! | [`jobs`] | the commands of `analytics` |
 //! | [`boards`] | boards that several tests begin with |
 //! | [`model`] | the oracle: boards computed naively, random boards and events |
+//! | [`queue`] | a queue of scores on a real broker, and the program that empties it |
 //! | [`trial`] | a deployment under faults: its load, and the verdict on it |
 //! | [`wait`], [`clock`] | conditions waited for, with a deadline; the present |
 //! | [`extent`] | how much of a random test runs |
@@ -34,6 +35,7 @@ pub mod documents;
 pub mod extent;
 pub mod jobs;
 pub mod model;
+pub mod queue;
 pub mod servers;
 pub mod trial;
 pub mod wait;

@@ -1,14 +1,16 @@
-//! Processes that run beside the tests: the programs, the stores, Node.js.
+//! Processes that run beside the tests: the programs, the stores, brokers, Node.js.
 
 pub mod built;
 pub mod certificates;
 pub mod command_counts;
 pub mod mariadb;
+pub mod nats;
 pub mod node;
 pub mod postgres;
 pub mod postgres_node;
 pub mod program;
 pub mod proxy;
+pub mod rabbitmq;
 pub mod redis_cluster;
 pub mod redis_node;
 pub mod redis_server;

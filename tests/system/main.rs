@@ -19,6 +19,7 @@ mod identity;
 mod integrity;
 mod live;
 mod members;
+mod queues;
 mod read;
 mod stores;
 mod submit;

@@ -1,5 +1,5 @@
-//! Batch jobs: `laurel rebuild …` runs `laurel-analytics rebuild …`, as git and cargo run their
-//! programs.
+//! Commands of other programs: `laurel rebuild …` runs `laurel-analytics rebuild …`, and `laurel
+//! ingest …` runs `laurel-ingest …`, as git and cargo run their programs.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -12,9 +12,15 @@ use clap::{Args, Subcommand};
 /// The name of the program that does batch jobs.
 pub const PROGRAM: &str = "laurel-analytics";
 
-/// The batch jobs. `laurel-analytics` reads their arguments.
+/// The name of the program that takes scores from queues.
+pub const INGEST: &str = "laurel-ingest";
+
+/// Commands whose arguments another program reads: `laurel-ingest` those of the first, and
+/// `laurel-analytics` those of the batch jobs.
 #[derive(Debug, Subcommand)]
 pub enum BatchCommand {
+    /// Takes scores from a queue of RabbitMQ or a stream of NATS JetStream.
+    Ingest(Passed),
     /// Takes events from a CSV, NDJSON or Parquet file.
     Import(Passed),
     /// Writes the standings of a board to a file, in rank order.
@@ -59,6 +65,7 @@ pub struct Passed {
 /// Replaces this process with the other program.
 pub fn run(command: BatchCommand) -> Result<()> {
     let (name, passed) = match command {
+        BatchCommand::Ingest(passed) => return ingest(passed),
         BatchCommand::Import(passed) => ("import", passed),
         BatchCommand::Export(passed) => ("export", passed),
         BatchCommand::ExportMember(passed) => ("export-member", passed),
@@ -83,16 +90,33 @@ pub fn run(command: BatchCommand) -> Result<()> {
             program.display()
         );
     }
-    let error = Command::new(&program).arg(name).args(passed.arguments).exec();
-    Err(error).with_context(|| format!("{} cannot be started", program.display()))
+    become_program(Command::new(program).arg(name).args(passed.arguments))
 }
 
-/// The path of the program: the one that is named, else the one beside this program.
+/// Replaces this process with the program that takes scores from queues, which lies beside it.
+fn ingest(passed: Passed) -> Result<()> {
+    let program = beside(INGEST)?;
+    if !program.is_file() {
+        bail!("{} is missing: build it with `make ingest`", program.display());
+    }
+    become_program(Command::new(program).args(passed.arguments))
+}
+
+fn become_program(command: &mut Command) -> Result<()> {
+    let error = command.exec();
+    Err(error).with_context(|| format!("{} cannot be started", command.get_program().display()))
+}
+
+/// The path of the program of batch jobs: the one that is named, else the one beside this program.
 pub fn program(named: Option<PathBuf>) -> Result<PathBuf> {
     match named {
         Some(named) => Ok(named),
-        None => Ok(std::env::current_exe()
-            .context("this program's own path is not known")?
-            .with_file_name(PROGRAM)),
+        None => beside(PROGRAM),
     }
+}
+
+/// The path of a program beside this one.
+fn beside(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("this program's own path is not known")?;
+    Ok(own.with_file_name(name))
 }

@@ -1,4 +1,4 @@
-//! Settings of the log, which both programs write to standard error.
+//! Settings of the log, which all programs write to standard error.
 
 use std::io::IsTerminal;
 

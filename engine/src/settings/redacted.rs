@@ -9,7 +9,7 @@ const HIDDEN: &str = "***";
 /// `#`, `?` or `@` in it makes most parsers stop in its middle. Every URL of a setting is printed
 /// through it.
 #[derive(Clone, Copy)]
-pub(crate) struct Redacted<'a>(pub(crate) &'a str);
+pub struct Redacted<'a>(pub &'a str);
 
 impl fmt::Display for Redacted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,6 +58,11 @@ impl Secret {
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 

@@ -10,8 +10,11 @@ pub const SERVER: &str = "laurel";
 /// The name of the program of batch jobs.
 pub const ANALYTICS: &str = "laurel-analytics";
 
+/// The name of the program that takes scores from queues.
+pub const INGEST: &str = "laurel-ingest";
+
 /// The packages that have them.
-const PACKAGES: [&str; 2] = ["api", "analytics"];
+const PACKAGES: [&str; 3] = ["api", "analytics", "ingest"];
 
 /// Set by `make test`, which has built the programs.
 const BUILT: &str = "LAUREL_TEST_BUILT";

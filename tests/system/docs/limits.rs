@@ -7,7 +7,8 @@ use std::path::Path;
 use tests::servers::program;
 
 /// The crates whose constants are limits.
-const CRATES: [&str; 6] = ["ranking", "entity", "engine", "api", "analytics", "migration"];
+const CRATES: [&str; 7] =
+    ["ranking", "entity", "engine", "api", "analytics", "ingest", "migration"];
 
 /// A constant of the sources.
 struct Constant {

@@ -1,0 +1,91 @@
+//! `laurel-ingest`: scores from a queue of a message broker, submitted to a server.
+//!
+//! | module | has |
+//! |---|---|
+//! | [`source`] | the brokers, one file each: batches, settling, dead letters, lag |
+//! | [`message`], [`format`] | a message as it came, and the scores in it |
+//! | [`server`] | the GraphQL API: scores, and an answer for each |
+//! | [`worker`] | batch after batch: taken, submitted, dead letters, settled |
+//! | [`metrics`], [`operations`] | what was done, and the address that tells it |
+//! | [`stop`] | signals, and the time left after one |
+
+/// mimalloc, as messages are many small allocations.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+mod format;
+mod message;
+mod metrics;
+mod operations;
+mod server;
+mod source;
+mod stop;
+mod worker;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use engine::settings::{IngestSettings, LogSettings};
+
+use metrics::Metrics;
+use server::Server;
+use source::Opening;
+use stop::Stop;
+use worker::Worker;
+
+/// How long tasks may take to notice that the process ends.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// Takes scores from a queue of RabbitMQ or a stream of NATS JetStream, and submits them to a
+/// server. A message is settled once its scores are answered for. Exit status: 0 stopped or, with
+/// --once, done; 1 failed; 2 wrong usage.
+#[derive(Debug, Parser)]
+#[command(name = "laurel-ingest", bin_name = "laurel ingest", version)]
+struct Arguments {
+    /// Ends when the queue is empty.
+    #[arg(long)]
+    once: bool,
+    #[command(flatten)]
+    ingest: IngestSettings,
+    #[command(flatten)]
+    log: LogSettings,
+}
+
+fn main() -> ExitCode {
+    engine::deployment::files::hide_new_files();
+    let arguments: Arguments = engine::settings::parse().arguments;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("the system has threads");
+    let outcome = runtime.block_on(run(arguments));
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<()> {
+    let Arguments { once, ingest: settings, log } = arguments;
+    log.start("info")?;
+    // Other crates of the build may bring a second provider, and then none is the default.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let stop = Stop::new().context("signals cannot be caught")?;
+    let opening = Opening::new(&settings)?;
+    let server = Server::new(&settings)?;
+    let metrics = Arc::new(Metrics::new(opening.place()));
+    if let Some(address) = settings.ingest_operations_listen {
+        operations::listen(address, metrics.clone()).await?;
+    }
+    let mut worker = Worker::new(&settings, opening, server, metrics.clone(), stop, once)?;
+    let ended = worker.run().await;
+    println!("{}", metrics.summary());
+    ended
+}

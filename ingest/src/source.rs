@@ -1,0 +1,134 @@
+//! Brokers behind one trait: the next batch, its end, its dead letters, and what is left.
+//!
+//! A broker hands a batch out again unless it was settled, so a source keeps no state of its own.
+
+pub(crate) mod address;
+mod nats;
+mod rabbitmq;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result};
+use async_trait::async_trait;
+use engine::settings::IngestSettings;
+
+use crate::message::{Fault, Message};
+use address::Address;
+
+/// How long a source waits for the first message of a batch.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The batches that a broker hands out ahead of those that are settled.
+pub(crate) const PREFETCH_BATCHES: u16 = 4;
+
+/// The longest time for one answer of a broker.
+pub(crate) const BROKER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often the broker hears that a batch is still under way.
+pub(crate) const KEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The reason why a source does not go on.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The broker does not answer; another connection may do.
+    Lost(Error),
+    /// The settings do not fit the broker.
+    Wrong(Error),
+}
+
+/// A message that is put aside, by its index in the batch.
+#[derive(Debug)]
+pub(crate) struct DeadLetter {
+    pub(crate) index: usize,
+    pub(crate) fault: Fault,
+}
+
+/// The messages that are not settled yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lag {
+    /// Those that wait to be handed out.
+    pub(crate) waiting: u64,
+    /// Those that were handed out, as far as the broker tells.
+    pub(crate) under_way: u64,
+}
+
+/// An open connection to a queue.
+#[async_trait]
+pub(crate) trait Source: Send {
+    /// The next messages, in their order: none if none came for [`IDLE_TIMEOUT`].
+    async fn next_batch(&mut self) -> Result<Vec<Message>, Trouble>;
+
+    /// Settles the last batch, but for the messages with these indices.
+    async fn settle(&mut self, left: &BTreeSet<usize>) -> Result<(), Trouble>;
+
+    /// Puts messages of the last batch aside, each as it came with the reason in headers, and
+    /// returns when the broker has confirmed all of them.
+    async fn put_aside(&mut self, batch: &[Message], letters: &[DeadLetter])
+    -> Result<(), Trouble>;
+
+    /// How often [`Self::keep`] has to be called.
+    fn keep_interval(&self) -> Duration {
+        KEEP_INTERVAL
+    }
+
+    /// Tells the broker that the last batch is still under way.
+    async fn keep(&mut self) -> Result<(), Trouble>;
+
+    /// The messages that are left.
+    async fn lag(&mut self) -> Result<Lag, Trouble>;
+
+    /// Ends the connection, with all that was settled.
+    async fn close(&mut self);
+}
+
+/// All that opens a source.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    address: Address,
+    pub(crate) dead_letters: Option<String>,
+    batch: u16,
+    linger: Duration,
+    ca: Option<PathBuf>,
+}
+
+impl Opening {
+    /// The settings, read.
+    ///
+    /// # Errors
+    /// If the address of the queue is missing or none.
+    pub(crate) fn new(settings: &IngestSettings) -> Result<Self> {
+        let from = settings.from.as_ref().context(
+            "no queue is named: expected --from, or LAUREL_INGEST_FROM, such as nats://127.0.0.1:4222/SCORES?consumer=laurel",
+        )?;
+        Ok(Self {
+            address: Address::parse(from.as_str())?,
+            dead_letters: settings.dead_letters.clone(),
+            batch: settings.batch,
+            linger: Duration::from_millis(settings.linger_ms),
+            ca: settings.ca.clone(),
+        })
+    }
+
+    /// The name of the queue or the stream.
+    pub(crate) fn place(&self) -> &str {
+        match &self.address {
+            Address::RabbitMq(address) => &address.queue,
+            Address::Nats(address) => &address.stream,
+        }
+    }
+
+    /// Opens the source.
+    pub(crate) async fn open(&self) -> Result<Box<dyn Source>, Trouble> {
+        Ok(match &self.address {
+            Address::RabbitMq(address) => Box::new(rabbitmq::RabbitMq::open(self, address).await?),
+            Address::Nats(address) => Box::new(nats::Nats::open(self, address).await?),
+        })
+    }
+}
+
+/// An error after which another connection may do.
+fn lost(error: impl Into<Error>) -> Trouble {
+    Trouble::Lost(error.into())
+}

@@ -1,0 +1,330 @@
+//! Batch after batch: taken, submitted, its dead letters put aside, settled. Each step waits for
+//! the one before, so a crash at any of them makes the broker hand the batch out again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use engine::failpoint;
+use engine::settings::IngestSettings;
+use futures::stream::{StreamExt, TryStreamExt};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use crate::format::{Boards, Reading, Score, read, shortened};
+use crate::message::{Fault, Message};
+use crate::metrics::Metrics;
+use crate::server::{Answer, REQUEST_BYTES_MAX, REQUEST_SCORES_MAX, Readiness, Server};
+use crate::source::{DeadLetter, Opening, Source, Trouble};
+use crate::stop::Stop;
+
+/// The first pause after a server or a broker that did not answer; each is twice the one before.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// The requests of a batch that are under way at a time.
+const REQUESTS_AT_ONCE: usize = 4;
+
+/// How often the broker is asked how much is left.
+const LAG_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The program's work.
+pub(crate) struct Worker {
+    opening: Opening,
+    server: Server,
+    metrics: Arc<Metrics>,
+    boards: Boards,
+    stop: Stop,
+    once: bool,
+    asked_at: Option<Instant>,
+}
+
+/// A score, with the index of its message in the batch.
+type Numbered<'s> = (usize, &'s Score);
+
+/// Pauses that grow.
+struct Pauses(Duration);
+
+impl Worker {
+    /// A worker that has not begun.
+    ///
+    /// # Errors
+    /// If a setting about boards is invalid.
+    pub(crate) fn new(
+        settings: &IngestSettings,
+        opening: Opening,
+        server: Server,
+        metrics: Arc<Metrics>,
+        stop: Stop,
+        once: bool,
+    ) -> Result<Self> {
+        let boards = Boards::new(settings.board.as_deref(), settings.board_template.as_deref())?;
+        Ok(Self { opening, server, metrics, boards, stop, once, asked_at: None })
+    }
+
+    /// Works until a signal, or with `once` until nothing is left.
+    ///
+    /// # Errors
+    /// If the server refuses the token, the settings do not fit the broker, or a message is refused
+    /// and there is no place for it.
+    pub(crate) async fn run(&mut self) -> Result<()> {
+        let stop = self.stop.clone();
+        tokio::select! {
+            worked = self.work() => worked,
+            () = stop.over() => {
+                tracing::warn!("the batch under way took too long, and is left to the broker");
+                Ok(())
+            }
+        }
+    }
+
+    async fn work(&mut self) -> Result<()> {
+        let mut pauses = Pauses(PAUSE_MIN);
+        while let Readiness::Away(why) = self.server.check().await? {
+            self.metrics.pause(why);
+            if !self.rest(&mut pauses).await {
+                return Ok(());
+            }
+        }
+        let mut was_open = false;
+        loop {
+            let trouble = match self.opening.open().await {
+                Ok(mut source) => {
+                    was_open = true;
+                    let drained = self.drain(&mut *source, &mut pauses).await;
+                    if !matches!(drained, Err(Trouble::Lost(_))) {
+                        source.close().await;
+                    }
+                    match drained {
+                        Ok(()) => return Ok(()),
+                        Err(trouble) => trouble,
+                    }
+                }
+                // A broker in trouble of its own may miss what was there.
+                Err(Trouble::Wrong(error)) if was_open => Trouble::Lost(error),
+                Err(trouble) => trouble,
+            };
+            match trouble {
+                Trouble::Wrong(error) => return Err(error),
+                Trouble::Lost(error) => self.metrics.pause(shortened(&format!("{error:#}"))),
+            }
+            if !self.rest(&mut pauses).await {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Rests; false if there was a signal.
+    async fn rest(&self, pauses: &mut Pauses) -> bool {
+        tokio::select! {
+            () = self.stop.said() => false,
+            () = pauses.rest() => true,
+        }
+    }
+
+    /// Works through an open source.
+    async fn drain(&mut self, source: &mut dyn Source, pauses: &mut Pauses) -> Result<(), Trouble> {
+        loop {
+            let batch = tokio::select! {
+                biased;
+                () = self.stop.said() => return Ok(()),
+                batch = source.next_batch() => batch?,
+            };
+            self.metrics.go_on();
+            let is_due = self.asked_at.is_none_or(|at| at.elapsed() >= LAG_INTERVAL);
+            if is_due || (self.once && batch.is_empty()) {
+                let lag = source.lag().await?;
+                self.metrics.lags(lag);
+                self.asked_at = Some(Instant::now());
+                // Messages of a consumer that died are handed out again, so it waits for them.
+                if self.once && batch.is_empty() && (lag.waiting, lag.under_way) == (0, 0) {
+                    return Ok(());
+                }
+            }
+            if !batch.is_empty() {
+                failpoint::hit("ingest-taken");
+                self.work_through(source, &batch).await?;
+                *pauses = Pauses(PAUSE_MIN);
+            }
+        }
+    }
+
+    /// Takes a batch to its end.
+    async fn work_through(
+        &self,
+        source: &mut dyn Source,
+        batch: &[Message],
+    ) -> Result<(), Trouble> {
+        let readings: Vec<Reading> =
+            batch.iter().map(|message| read(message, &self.boards)).collect();
+        let faults = {
+            let mut submitting = std::pin::pin!(self.submit(&readings));
+            let mut keep = interval(source.keep_interval());
+            keep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            keep.reset();
+            loop {
+                tokio::select! {
+                    faults = &mut submitting => break faults.map_err(Trouble::Wrong)?,
+                    _ = keep.tick() => source.keep().await?,
+                }
+            }
+        };
+        failpoint::hit("ingest-submitted");
+        let faults: Vec<DeadLetter> =
+            faults.into_iter().map(|(index, fault)| DeadLetter { index, fault }).collect();
+        if let Some(first) = faults.first()
+            && self.opening.dead_letters.is_none()
+        {
+            let left = faults.iter().map(|letter| letter.index).collect();
+            source.settle(&left).await?;
+            self.metrics.settled.inc_by((batch.len() - left.len()) as u64);
+            return Err(Trouble::Wrong(anyhow!(
+                "message {} of {} is refused: {} ({}); --dead-letters names a place for such messages",
+                batch[first.index].position,
+                self.opening.place(),
+                first.fault.reason,
+                first.fault.code,
+            )));
+        }
+        if !faults.is_empty() {
+            source.put_aside(batch, &faults).await?;
+            self.metrics.count_letters(faults.len());
+            failpoint::hit("ingest-dead-lettered");
+        }
+        failpoint::hit("ingest-settling");
+        source.settle(&BTreeSet::new()).await?;
+        failpoint::hit("ingest-settled");
+        self.metrics.settled.inc_by((batch.len() - faults.len()) as u64);
+        self.metrics.put_aside.inc_by(faults.len() as u64);
+        Ok(())
+    }
+
+    /// Submits the scores of a batch until each has an answer that lasts. Returns the faults of
+    /// messages, the first of each.
+    async fn submit(&self, readings: &[Reading]) -> Result<BTreeMap<usize, Fault>> {
+        let mut faults: BTreeMap<usize, Fault> = BTreeMap::new();
+        for (index, reading) in readings.iter().enumerate() {
+            if let Some(fault) = &reading.fault {
+                self.metrics.rejected.inc();
+                faults.insert(index, fault.clone());
+            }
+        }
+        let scores = readings.iter().enumerate();
+        let mut left: Vec<Numbered<'_>> = scores
+            .flat_map(|(index, reading)| reading.scores.iter().map(move |score| (index, score)))
+            .collect();
+        let mut pauses = Pauses(PAUSE_MIN);
+        while !left.is_empty() {
+            let requests = requests(&left);
+            let answered: Vec<(&[Numbered<'_>], Vec<Answer>)> =
+                futures::stream::iter(requests.iter().map(|request| self.send(request)))
+                    .buffered(REQUESTS_AT_ONCE)
+                    .try_collect()
+                    .await?;
+            let mut again = vec![];
+            let mut why = None;
+            for (&(index, score), answer) in
+                answered.into_iter().flat_map(|(request, answers)| request.iter().zip(answers))
+            {
+                match answer {
+                    Answer::Counted(counted) => self.metrics.count(counted),
+                    Answer::Refused(fault) => {
+                        self.metrics.rejected.inc();
+                        faults.entry(index).or_insert_with(|| of_item(fault, score.item));
+                    }
+                    Answer::Again(fault) => {
+                        self.metrics.again.inc();
+                        why = Some(fault.reason);
+                        again.push((index, score));
+                    }
+                }
+            }
+            left = again;
+            match why {
+                Some(why) => {
+                    self.metrics.pause(why);
+                    pauses.rest().await;
+                }
+                None => self.metrics.go_on(),
+            }
+        }
+        Ok(faults)
+    }
+
+    async fn send<'r, 's>(
+        &self,
+        request: &'r [Numbered<'s>],
+    ) -> Result<(&'r [Numbered<'s>], Vec<Answer>)> {
+        let scores: Vec<&Score> = request.iter().map(|(_, score)| *score).collect();
+        Ok((request, self.server.submit(&scores[0].board, &scores).await?))
+    }
+}
+
+impl Pauses {
+    async fn rest(&mut self) {
+        sleep(self.0).await;
+        self.0 = (self.0 * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Scores in requests: each of one board, in their order, within the bounds of a request.
+fn requests<'s>(scores: &[Numbered<'s>]) -> Vec<Vec<Numbered<'s>>> {
+    let mut by_board: BTreeMap<&str, Vec<Numbered<'s>>> = BTreeMap::new();
+    for &(index, score) in scores {
+        by_board.entry(&score.board).or_default().push((index, score));
+    }
+    let mut requests = vec![];
+    for scores in by_board.into_values() {
+        let (mut request, mut bytes) = (vec![], 0);
+        for (index, score) in scores {
+            let is_full = request.len() == REQUEST_SCORES_MAX
+                || bytes + score.input.len() > REQUEST_BYTES_MAX;
+            if is_full && !request.is_empty() {
+                requests.push(std::mem::take(&mut request));
+                bytes = 0;
+            }
+            bytes += score.input.len();
+            request.push((index, score));
+        }
+        requests.push(request);
+    }
+    requests
+}
+
+/// A fault of one score of an array names it.
+fn of_item(fault: Fault, item: Option<usize>) -> Fault {
+    match item {
+        None => fault,
+        Some(index) => {
+            Fault { reason: shortened(&format!("score {index}: {}", fault.reason)), ..fault }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_have_one_board_each_and_keep_within_their_bounds() {
+        let score = |board: &str, bytes: usize| Score {
+            item: None,
+            board: board.to_owned(),
+            input: "x".repeat(bytes),
+        };
+        let mut scores = vec![score("b", REQUEST_BYTES_MAX + 1)];
+        scores.extend((0..2500).map(|_| score("a", 10)));
+        scores.extend((0..3).map(|_| score("b", REQUEST_BYTES_MAX / 2)));
+        let indexed: Vec<(usize, &Score)> = scores.iter().enumerate().collect();
+        let requests = requests(&indexed);
+        let sizes: Vec<usize> = requests.iter().map(Vec::len).collect();
+        assert_eq!(sizes, [1000, 1000, 500, 1, 2, 1]);
+        for request in &requests {
+            assert!(request.iter().all(|(_, score)| score.board == request[0].1.board));
+            assert!(request.is_sorted_by_key(|(index, _)| *index));
+        }
+        assert_eq!(requests.concat().len(), scores.len());
+    }
+}

@@ -1,0 +1,132 @@
+//! Crashes at every step of a batch, and of everything around it: each score counts once.
+
+use std::time::Duration;
+
+use tests::api::Api;
+use tests::deployment::{Deployment, Redis, Sql};
+use tests::queue::{Ingest, Queue};
+use tests::servers::program::signal;
+use tests::servers::redis_cluster::free_port;
+use tests::wait::until;
+
+use super::game::{Game, is_wanted, kinds, run_once};
+
+/// The steps of a batch at which the program is made to crash; the number is that of the batch.
+const STEPS: [&str; 5] = [
+    "ingest-taken:2",
+    "ingest-submitted:2",
+    "ingest-dead-lettered",
+    "ingest-settling:2",
+    "ingest-settled",
+];
+
+#[tokio::test]
+async fn a_score_counts_once_whatever_step_the_program_dies_at() {
+    for kind in kinds() {
+        let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+        let api = Api::start(&deployment).await;
+        let queue = Queue::start(kind, &deployment).await;
+        Game::create_board(&api).await;
+        let game = Game::new(1000);
+        queue.publish(&game.messages).await;
+        let ingest = || queue.ingest(&deployment, api.url(), api.token());
+        for step in STEPS {
+            let mut command = ingest();
+            command.arg("--once").env("CRASH_AT", step);
+            let (status, log) = Ingest::start(&deployment, command).wait().await;
+            assert_eq!(status.code(), None, "{kind:?} does not die at {step}: {log}");
+        }
+        run_once(ingest());
+        game.check(&api, &queue).await;
+    }
+}
+
+#[tokio::test]
+async fn a_score_counts_once_whatever_is_killed_around_the_program() {
+    if !is_wanted() {
+        return;
+    }
+    for kind in kinds() {
+        let deployment = Deployment::new(Sql::Postgres, Redis::Private).await;
+        let port = free_port();
+        let (address, to) = (format!("127.0.0.1:{port}"), format!("http://127.0.0.1:{port}"));
+        let start = async || Api::start_with(&deployment, &["--listen", &address]).await;
+        let mut api = start().await;
+        let mut queue = Queue::start(kind, &deployment).await;
+        Game::create_board(&api).await;
+        let game = Game::new(20_000);
+        let (first, second) = game.messages.split_at(game.messages.len() / 2);
+        queue.publish(first).await;
+        let token = api.token().to_owned();
+        let start_ingest =
+            |queue: &Queue| Ingest::start(&deployment, queue.ingest(&deployment, &to, &token));
+        let mut running = [start_ingest(&queue), start_ingest(&queue)];
+        let pause = || tokio::time::sleep(Duration::from_millis(700));
+        for round in 0..4 {
+            pause().await;
+            signal("KILL", running[round % 2].pid());
+            running[round % 2] = start_ingest(&queue);
+            match round {
+                0 => signal("KILL", deployment.redis_pid().await),
+                1 => queue.kill_and_restart().await,
+                2 => {
+                    drop(api);
+                    pause().await;
+                    api = start().await;
+                }
+                _ => queue.publish(second).await,
+            }
+        }
+        let told = run_once(queue.ingest(&deployment, &to, &token));
+        // The last messages may be under way in the two others.
+        for process in running {
+            signal("TERM", process.pid());
+            let (status, log) = process.wait().await;
+            assert!(status.success(), "{log}");
+        }
+        let rest = run_once(queue.ingest(&deployment, &to, &token));
+        println!("{kind:?}: {told}{rest}");
+        game.check(&api, &queue).await;
+    }
+}
+
+#[tokio::test]
+async fn a_signal_ends_it_after_the_batch_and_a_server_that_is_away_is_waited_for() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let port = free_port();
+    let (address, to) = (format!("127.0.0.1:{port}"), format!("http://127.0.0.1:{port}"));
+    let operations = format!("127.0.0.1:{}", free_port());
+    let token = deployment.admin_token().await.to_owned();
+    let queue = Queue::start(tests::queue::Kind::Nats, &deployment).await;
+    let game = Game::new(200);
+    queue.publish(&game.messages).await;
+    let mut command = queue.ingest(&deployment, &to, &token);
+    command.env("LAUREL_INGEST_OPERATIONS_LISTEN", &operations);
+    let ingest = Ingest::start(&deployment, command);
+    let get = async |path: &str| {
+        let answer = reqwest::get(format!("http://{operations}{path}")).await.ok()?;
+        Some((answer.status().as_u16(), answer.text().await.ok()?))
+    };
+    until("it waits for the server", async || {
+        let (status, text) = get("/readyz").await?;
+        (status == 503 && text.contains("does not answer")).then_some(())
+    })
+    .await;
+    let (_, metrics) = get("/metrics").await.unwrap();
+    assert!(metrics.contains("laurel_ingest_paused 1"), "{metrics}");
+    let api = Api::start_with(&deployment, &["--listen", &address]).await;
+    // Messages before the board are dead letters, and settled, too.
+    Game::create_board(&api).await;
+    until("all messages are settled", async || {
+        let (_, metrics) = get("/metrics").await?;
+        let settled =
+            metrics.lines().filter(|line| line.starts_with("laurel_ingest_messages_total"));
+        let count = |line: &str| line.rsplit(' ').next()?.parse::<usize>().ok();
+        (settled.filter_map(count).sum::<usize>() == 200).then_some(())
+    })
+    .await;
+    assert_eq!(get("/healthz").await.unwrap().0, 200);
+    signal("TERM", ingest.pid());
+    let (status, log) = ingest.wait().await;
+    assert!(status.success() && log.contains("settled 200 messages"), "{log}");
+}

@@ -1,0 +1,146 @@
+//! Messages with poison among them, and what the board must hold once all are settled.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use tests::api::Api;
+use tests::queue::{Kind, Letter, Queue, Sent};
+
+/// The members of a game.
+const MEMBERS: usize = 60;
+
+/// Every how many messages there is poison.
+const POISON: usize = 50;
+
+/// A page of the standings.
+const TOP: &str =
+    "{ board(slug: \"b\") { standings { top(first: 100) { nodes { score member { key } } } } } }";
+
+/// The brokers that tests run on: all with `make test-brokers`, else the one that starts in a
+/// moment.
+pub(super) fn kinds() -> Vec<Kind> {
+    match is_wanted() {
+        true => vec![Kind::Nats, Kind::RabbitMq],
+        false => vec![Kind::Nats],
+    }
+}
+
+/// True with `make test-brokers`; says otherwise that its test does not run.
+pub(super) fn is_wanted() -> bool {
+    let is_wanted = std::env::var("LAUREL_TEST_BROKERS").is_ok_and(|value| value == "1");
+    if !is_wanted {
+        println!("not on every broker: make test-brokers runs it");
+    }
+    is_wanted
+}
+
+/// The messages of a game, and what they lead to.
+pub(super) struct Game {
+    pub(super) messages: Vec<Sent>,
+    /// The score of each member.
+    scores: BTreeMap<String, i64>,
+    /// The payloads of poison, each with its code.
+    poison: BTreeMap<String, &'static str>,
+}
+
+impl Game {
+    /// So many messages: single scores, every tenth an array of three, some of them poison.
+    pub(super) fn new(count: usize) -> Self {
+        let mut game = Self { messages: vec![], scores: BTreeMap::new(), poison: BTreeMap::new() };
+        for number in 0..count {
+            let message = match number {
+                _ if number % POISON == 7 => game.poison(number),
+                _ if number % 10 == 0 => {
+                    (0..3).map(|item| game.score(number, item)).collect::<Vec<_>>().into()
+                }
+                _ => game.score(number, 0),
+            };
+            let payload = match message {
+                Value::String(text) => text,
+                message => message.to_string(),
+            };
+            game.messages.push(payload.into());
+        }
+        game
+    }
+
+    fn score(&mut self, number: usize, item: usize) -> Value {
+        let (member, score) = (format!("m{}", number * 7 % MEMBERS), (number % 9 + item) as i64);
+        *self.scores.entry(member.clone()).or_default() += score;
+        json!({ "board": "b", "member": member, "score": score, "eventId": format!("e{number}-{item}") })
+    }
+
+    /// A message of which nothing counts, but for the score beside the poison in an array.
+    fn poison(&mut self, number: usize) -> Value {
+        let id = format!("p{number}");
+        let (message, code) = match number / POISON % 5 {
+            0 => (json!(format!("{{\"no JSON\": {number}")), "BAD_USER_INPUT"),
+            1 => {
+                let member = "\u{200b}";
+                (
+                    json!({ "board": "b", "member": member, "score": 1, "eventId": id }),
+                    "BAD_USER_INPUT",
+                )
+            }
+            2 => {
+                let message = json!({ "board": "none", "member": "m1", "score": 1, "eventId": id });
+                (message, "NOT_FOUND")
+            }
+            3 => {
+                let message =
+                    json!({ "board": "b", "member": "m1", "score": "2000000000", "eventId": id });
+                (message, "SCORE_OUT_OF_RANGE")
+            }
+            _ => {
+                let bad = json!({ "board": "b", "member": "m1", "score": "1.5", "eventId": id });
+                (json!([self.score(number, 0), bad]), "BAD_USER_INPUT")
+            }
+        };
+        let payload = message.as_str().map_or_else(|| message.to_string(), str::to_owned);
+        self.poison.insert(payload, code);
+        message
+    }
+
+    /// The board that the game is on.
+    pub(super) async fn create_board(api: &Api) {
+        let board = json!({ "slug": "b", "policy": "SUM", "windows": [{ "name": "daily" }] });
+        api.create_board(board).await;
+    }
+
+    /// Checks that each score counted once, and that each poison is among the dead letters, and
+    /// nothing else there.
+    pub(super) async fn check(&self, api: &Api, queue: &Queue) {
+        let data = api.data(TOP, json!({})).await;
+        let nodes = data["board"]["standings"]["top"]["nodes"].as_array().unwrap();
+        let told: BTreeMap<String, i64> = nodes
+            .iter()
+            .map(|node| {
+                let member = node["member"]["key"].as_str().unwrap().to_owned();
+                (member, node["score"].as_str().unwrap().parse().unwrap())
+            })
+            .collect();
+        assert_eq!(told, self.scores);
+        let letters = queue.letters().await;
+        let found: BTreeMap<String, &str> =
+            letters.iter().map(|letter| (letter.payload.clone(), &*letter.code)).collect();
+        assert_eq!(found, self.poison.clone());
+        assert!(letters.iter().all(|letter| !letter.reason.is_empty()));
+    }
+}
+
+/// Runs the program until the queue is empty; returns its output.
+pub(super) fn run_once(mut command: Command) -> String {
+    let output = command.arg("--once").output().unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The only dead letter.
+pub(super) async fn only_letter(queue: &Queue) -> Letter {
+    let letters = queue.letters().await;
+    assert_eq!(letters.len(), 1, "{letters:?}");
+    letters.into_iter().next().unwrap()
+}
