@@ -1,5 +1,5 @@
-//! Compiles this crate again when GraphiQL was built or taken away, and tells it the commit that it
-//! is built from.
+//! Compiles this crate again when its pages were built or taken away, and tells it the commit that
+//! it is built from.
 
 use std::path::Path;
 use std::process::Command;

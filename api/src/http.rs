@@ -118,6 +118,9 @@ pub fn routes(
     if limits.graphiql == Switch::On {
         main = main.merge(pages::graphiql::router());
     }
+    if limits.admin_page == Switch::On {
+        main = main.merge(pages::office::router());
+    }
     if connections.operations_listen.is_none() {
         main = main.merge(operations::router(&app, admission.clone()));
     }

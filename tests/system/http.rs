@@ -6,6 +6,7 @@ mod graphiql;
 mod limits;
 mod log;
 mod metrics;
+mod office;
 mod page;
 mod persisted_queries;
 mod players;

@@ -1,5 +1,5 @@
-// GraphiQL as a person uses it, in headless Chromium: opens it, reads the manual, enters a token, runs each tab, then types a
-// query. Prints what happened as one line of JSON; the test judges it.
+// GraphiQL as a person uses it, in headless Chromium: opens it, reads the manual, enters a wrong token and a right one, runs each
+// tab, then types a query. Prints what happened as one line of JSON; the test judges it.
 //
 // node graphiql.js CHROMIUM ADDRESS TOKEN DIRECTORY
 //
@@ -9,6 +9,8 @@ import { chromium } from 'playwright-core';
 
 const [executablePath, address, token, directory] = process.argv.slice(2);
 const pictures = process.env.LAUREL_TEST_PICTURES;
+/** True while a wrong token is there, of which the browser reports each refusal. */
+let isWrong = false;
 const seen = { requests: [], complaints: [], answers: {}, shown: {} };
 
 const context = await chromium.launchPersistentContext(directory, {
@@ -34,7 +36,7 @@ try {
   context.on('weberror', error => complain('thrown', error.error()));
   context.on('console', message => {
     // The browser reports the refusals of a policy as errors.
-    if (['error', 'warning'].includes(message.type())) complain(message.type(), message.text());
+    if (['error', 'warning'].includes(message.type()) && !isWrong) complain(message.type(), message.text());
   });
   await visit(context.pages()[0]);
 } finally {
@@ -49,7 +51,8 @@ function complain(kind, what) {
 async function visit(page) {
   await page.goto(`${address}/graphiql`);
   await readManual(page);
-  await page.getByLabel('Access token').fill(token);
+  await enter(page, 'laurel_wrong_wrong', 'wrong');
+  await enter(page, token, 'scopes');
   for (const tab of await page.locator('.graphiql-tab-button').all()) {
     await tab.click();
     await run(page, await tab.textContent());
@@ -60,6 +63,17 @@ async function visit(page) {
   await run(page, 'typed');
   await subscribe(page);
   seen.kept = await page.evaluate(() => [{ ...sessionStorage }, { ...localStorage }]);
+}
+
+/** Enters a token, and waits for the words about it. */
+async function enter(page, secret, name) {
+  isWrong = name === 'wrong';
+  const field = page.getByLabel('Access token');
+  await field.fill(secret);
+  await field.press('Enter');
+  const verdict = page.locator('.verdict', { hasText: isWrong ? 'wrong' : 'Scopes' });
+  seen.shown[name] = await verdict.innerText();
+  seen.hidden = await field.getAttribute('type');
 }
 
 /** Runs a subscription, which goes over a socket, until its first answer is on the screen. */
@@ -87,7 +101,7 @@ async function run(page, title) {
   const answered = page.waitForResponse(
     response =>
       response.url() === `${address}/graphql` &&
-      !response.request().postData().includes('IntrospectionQuery'),
+      !/IntrospectionQuery|TokenScopes/.test(response.request().postData()),
   );
   await page.locator('.graphiql-execute-button').click();
   const answer = await (await answered).json();

@@ -235,6 +235,7 @@ impl Addresses {
             "Laurel is on {main}
   GraphQL   {main}/graphql
   GraphiQL  {main}/graphiql
+  office    {main}/admin
   health    {operations}/healthz  {operations}/readyz
   metrics   {operations}/metrics
   {how}

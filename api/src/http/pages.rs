@@ -3,4 +3,5 @@
 mod files;
 pub(crate) mod front;
 pub(crate) mod graphiql;
+pub(crate) mod office;
 mod preview;

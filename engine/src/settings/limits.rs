@@ -72,6 +72,9 @@ pub struct RequestLimits {
     /// GraphiQL at /graphiql: on or off.
     #[arg(long, env = "LAUREL_GRAPHIQL", default_value = "on", value_name = "SWITCH")]
     pub graphiql: Switch,
+    /// The office at /admin: on or off.
+    #[arg(long, env = "LAUREL_ADMIN_PAGE", default_value = "on", value_name = "SWITCH")]
+    pub admin_page: Switch,
 }
 
 /// The clients that may ask for the schema.

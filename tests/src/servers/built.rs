@@ -15,14 +15,22 @@ pub const GRAPHIQL: &str = "graphiql";
 /// The folder of the page at `/`.
 pub const PAGE: &str = "page";
 
-/// The files of both, by their addresses; without the page at `/`, to which the server adds.
+/// The folder of the office at `/admin`.
+pub const OFFICE: &str = "office";
+
+/// The folders, and the addresses of their pages.
+const FOLDERS: [(&str, &str); 3] = [(GRAPHIQL, "graphiql"), (OFFICE, "admin"), (PAGE, "page")];
+
+/// All files, by their addresses; without the page at `/`, to which the server adds.
 pub fn assets() -> BTreeMap<String, String> {
-    let mut assets = BTreeMap::from([("/graphiql".to_owned(), index(GRAPHIQL))]);
-    for folder in [GRAPHIQL, PAGE] {
+    let pages = [("/graphiql", GRAPHIQL), ("/admin", OFFICE)];
+    let mut assets: BTreeMap<_, _> =
+        pages.into_iter().map(|(address, folder)| (address.to_owned(), index(folder))).collect();
+    for (folder, address) in FOLDERS {
         for file in compressed_assets(folder) {
             let name = file.file_name().unwrap().to_str().unwrap();
             let name = name.strip_suffix(".gz").unwrap();
-            assets.insert(format!("/{folder}/assets/{name}"), inflated(&file));
+            assets.insert(format!("/{address}/assets/{name}"), inflated(&file));
         }
     }
     assets
@@ -30,7 +38,8 @@ pub fn assets() -> BTreeMap<String, String> {
 
 /// The page of a folder.
 pub fn index(folder: &str) -> String {
-    inflated(&dist(folder).join("index.html.gz"))
+    let name = if folder == OFFICE { "office.html.gz" } else { "index.html.gz" };
+    inflated(&dist(folder).join(name))
 }
 
 /// The compressed assets of a folder.

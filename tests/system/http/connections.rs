@@ -290,7 +290,7 @@ async fn a_host_that_is_not_this_server_is_refused() {
 #[tokio::test]
 async fn every_answer_is_guarded() {
     let (_deployment, api) = race().await;
-    for path in ["/", "/graphiql", "/graphql", "/healthz", "/metrics", "/none"] {
+    for path in ["/", "/admin", "/graphiql", "/graphql", "/healthz", "/metrics", "/none"] {
         let answer = reqwest::get(format!("{}{path}", api.url())).await.unwrap();
         let headers = answer.headers();
         assert_eq!(headers[X_CONTENT_TYPE_OPTIONS], "nosniff", "{path}");

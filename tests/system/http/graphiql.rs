@@ -36,6 +36,9 @@ async fn graphiql_works_in_a_browser_and_asks_no_other_host() {
     assert!(shown("Boards").contains("\"slug\": \"race\""));
     assert!(shown("typed").contains("\"ADMIN\""));
     assert!(shown("live").contains("\"rank\""));
+    assert!(shown("wrong").contains("unknown or revoked"), "{}", shown("wrong"));
+    assert!(shown("scopes").contains("admin"), "{}", shown("scopes"));
+    assert_eq!(seen["hidden"], "password");
     let answers = &seen["answers"];
     for (tab, answer) in answers.as_object().unwrap() {
         assert_eq!(answer.get("errors"), None, "{tab}: {answer}");
@@ -67,7 +70,7 @@ async fn built_files_are_cached_compressed_and_guarded() {
         request.send().await.unwrap()
     };
     for (address, content) in built::assets() {
-        let page = address == "/graphiql";
+        let page = address == "/graphiql" || address == "/admin";
         let plain = get(&address, HeaderMap::new()).await;
         assert_eq!(plain.status(), StatusCode::OK, "{address}");
         let headers = plain.headers().clone();
@@ -130,12 +133,17 @@ fn nothing_in_built_files_loads_from_elsewhere() {
             }
         }
     }
-    for (page, assets) in [(built::GRAPHIQL, "/graphiql/assets/"), (built::PAGE, "/page/assets/")] {
+    let pages = [
+        (built::GRAPHIQL, "/graphiql/assets/"),
+        (built::OFFICE, "/admin/assets/"),
+        (built::PAGE, "/page/assets/"),
+    ];
+    for (page, assets) in pages {
         let page = built::index(page);
         for attribute in ["src=\"", "href=\""] {
             for (at, _) in page.match_indices(attribute) {
                 let named = &page[at + attribute.len()..];
-                let allowed = [assets, "data:", "/graphql?query=", "/\""];
+                let allowed = [assets, "data:", "/graphql?query=", "/graphql\"", "/admin\"", "/\""];
                 assert!(allowed.iter().any(|start| named.starts_with(start)), "{named}");
             }
         }

@@ -90,10 +90,7 @@ impl Front {
     }
 
     fn answer(&self, preview: &Preview, shape: Shape) -> Response {
-        let Some((before, after)) = &self.built else {
-            let stand_in = Html(include_str!("front.html"));
-            return (files::guards(STAND_IN_POLICY), stand_in).into_response();
-        };
+        let Some((before, after)) = &self.built else { return stand_in() };
         let (policy, shape) = match shape {
             Shape::Page => (&self.policy, String::new()),
             Shape::Frame => (&self.embed_policy, setting("shape", "frame")),
@@ -106,6 +103,11 @@ impl Front {
         ];
         (described, Html(page)).into_response()
     }
+}
+
+/// The page that stands in for one that was not built.
+pub fn stand_in() -> Response {
+    (files::guards(STAND_IN_POLICY), Html(include_str!("front.html"))).into_response()
 }
 
 /// A setting that the page follows, as an element of its head.

@@ -13,7 +13,7 @@ import { useEffect, useState } from 'react';
 import { createRoot } from 'react-dom/client';
 
 import { examples } from './examples.js';
-import { fetchWithToken, storedToken, storeToken } from './token.js';
+import { fetchWithToken, judged, storedToken, storeToken } from './token.js';
 
 /** Opens a socket with the first subscription, and closes it after the last. */
 const wsClient = createClient({
@@ -65,6 +65,14 @@ function SchemaFor({ token }) {
 function Page() {
   const [typed, setTyped] = useState(storedToken);
   const [entered, setEntered] = useState(typed);
+  const [verdict, setVerdict] = useState({ text: '' });
+  useEffect(() => {
+    let isLast = true;
+    void judged(entered).then(found => isLast && setVerdict(found));
+    return () => {
+      isLast = false;
+    };
+  }, [entered]);
   const type = event => {
     setTyped(event.target.value);
     storeToken(event.target.value);
@@ -81,6 +89,7 @@ function Page() {
           Access token
           <input
             name="token"
+            type="password"
             value={typed}
             onChange={type}
             onBlur={enter}
@@ -89,6 +98,9 @@ function Page() {
             spellCheck={false}
           />
         </label>
+        <span className={verdict.isWrong ? 'verdict wrong' : 'verdict'} role="status">
+          {verdict.text}
+        </span>
       </form>
       <main>
         <GraphiQL fetcher={fetcher} defaultTabs={examples} defaultEditorToolsVisibility="variables">

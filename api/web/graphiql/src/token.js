@@ -19,3 +19,22 @@ export function fetchWithToken(url, init) {
   }
   return fetch(url, { ...init, headers });
 }
+
+/** Asks the server about a token, and returns the words about it: its scopes, or why it is not accepted. */
+export async function judged(token) {
+  if (!token.trim()) return { text: '' };
+  try {
+    const response = await fetch('/graphql', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${token.trim()}` },
+      body: JSON.stringify({ query: 'query TokenScopes { viewer { scopes } }' }),
+    });
+    const { data, errors } = await response.json();
+    if (response.status === 401) return { isWrong: true, text: `The token is wrong: ${errors?.[0]?.message}` };
+    const scopes = data?.viewer?.scopes ?? [];
+    return { text: scopes.length ? `Scopes: ${scopes.join(', ').toLowerCase()}` : '' };
+  } catch {
+    // No connection, which says nothing about the token.
+    return { text: '' };
+  }
+}

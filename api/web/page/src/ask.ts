@@ -1,7 +1,7 @@
 // Questions to the server, and everything that can become of them.
 
+import type { DocumentTypeDecoration } from '@graphql-typed-document-node/core';
 import { token } from './token';
-import type { TypedDocumentString } from './generated';
 
 /** The longest time that the page waits for an answer, in milliseconds. */
 const PATIENCE_MS = 15_000;
@@ -58,9 +58,12 @@ export function now(): number {
   return Date.now() + ahead;
 }
 
+/** An operation, with the types of its answer and of its variables. */
+export type Operation<D, V> = DocumentTypeDecoration<D, V> & { toString(): string };
+
 /** Sends a query. Fields that failed are null in its answer, and their problems beside it. */
 export async function ask<D, V>(
-  document: TypedDocumentString<D, V>,
+  document: Operation<D, V>,
   variables: V,
   signal: AbortSignal,
 ): Promise<Answer<D>> {

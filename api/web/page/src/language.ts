@@ -4,9 +4,9 @@ import { signal } from '@preact/signals';
 import english from './messages/en.json';
 
 type Messages = typeof english;
-type Plural = { other: string };
+export type Plural = { other: string };
 export type Key = keyof Messages;
-type Values = Record<string, string | number>;
+export type Values = Record<string, string | number>;
 
 interface Language {
   name: string;
@@ -61,7 +61,11 @@ export function locale(): string {
 
 /** A message, with values in the places of their names; a plural by its `count`. */
 export function say(key: Key, values: Values = {}): string {
-  const message: string | Plural = language.value.messages[key];
+  return filled(language.value.messages[key], values);
+}
+
+/** A text of a message file, with values in the places of their names. */
+export function filled(message: string | Plural, values: Values = {}): string {
   let text: string;
   if (typeof message === 'string') text = message;
   else {

@@ -45,7 +45,7 @@ function Page() {
         <Shown />
       </main>
       <Foot />
-      <TokenDialog />
+      <TokenDialog why={say('token.why')} />
     </>
   );
 }

@@ -4,7 +4,8 @@ import { useEffect, useRef } from 'preact/hooks';
 import { say } from '../language';
 import { token, tokenIsAsked } from '../token';
 
-export function TokenDialog() {
+/** `why` says what the token is for. */
+export function TokenDialog({ why }: { why: string }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const field = useRef<HTMLInputElement>(null);
   const open = tokenIsAsked.value;
@@ -27,7 +28,7 @@ export function TokenDialog() {
         }}
       >
         <h2 id="token-title">{say('token')}</h2>
-        <p>{say('token.why')}</p>
+        <p>{why}</p>
         <label class="field">
           {say('token')}
           <input ref={field} type="password" autocomplete="off" spellcheck={false} dir="ltr" />
