@@ -3,6 +3,7 @@
 pub mod ban;
 pub mod boards;
 pub mod erasure;
+mod existing;
 pub mod friend;
 pub mod friendship;
 pub mod input;
@@ -37,7 +38,6 @@ use super::types::global_id::GlobalId;
 use super::types::scalar::DateTime;
 use crate::access::scope::Scope;
 use crate::error::Error;
-use crate::loader::ROWS_MAX;
 
 /// The most boards in one field `entries`.
 const BOARDS_MAX: usize = 100;
@@ -83,37 +83,6 @@ impl Member {
             }
         }
         Ok(found)
-    }
-
-    /// As [`Self::find`], and those that the client does not see by their visibility.
-    pub(crate) async fn existing(
-        ctx: &Context<'_>,
-        keys: &[String],
-    ) -> crate::error::Result<Vec<Option<Self>>> {
-        let _reading = state(ctx).loaders.reading();
-        state(ctx).spend(keys.len() as u64 * price::member_row())?;
-        // An invalid key has no member. It must not get into the query, as not every database
-        // accepts it as text.
-        let possible = keys.iter().filter(|key| MemberId::new(key).is_ok()).cloned().collect();
-        let mut rows = state(ctx).loaders.members(possible).await?;
-        if let Some(viewer) = state(ctx).viewer(app(ctx)).await? {
-            state(ctx).spend(price::select(0) + keys.len() as u64 * price::HIDDEN)?;
-            let found: Vec<String> = rows.keys().cloned().collect();
-            for chunk in found.chunks(ROWS_MAX) {
-                for hidden in viewer.hidden_of(&app(ctx).deployment.reads, chunk).await? {
-                    rows.remove(&hidden);
-                }
-            }
-        }
-        let seen = state(ctx).seen();
-        let recent = |key: &String| {
-            MemberId::new(key).is_ok_and(|member| app(ctx).recent_members.contains(&member, seen))
-        };
-        let find = |key: &String| match rows.get_mut(key) {
-            Some(row) => Some(Self::of_row(row.clone())),
-            None => recent(key).then(|| Self::named(key)),
-        };
-        Ok(keys.iter().map(find).collect())
     }
 
     /// The row; `None` if SQL has none yet or does not answer, or the client does not see the

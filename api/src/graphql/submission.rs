@@ -368,9 +368,12 @@ async fn submit_to(
         Ok(placed) => placed,
         Err(error) => return members.iter().map(|_| Err(error.clone())).collect(),
     };
-    let accepted = members.into_iter().zip(&placed.verdicts);
-    let accepted = accepted.filter(|(_, verdict)| matches!(verdict, Verdict::Accepted { .. }));
-    app.recent_members.insert(&board.row, accepted.map(|(member, _)| member));
+    let placed_at = members.into_iter().zip(&placed.verdicts);
+    let accepted = placed_at.filter_map(|(member, verdict)| match verdict {
+        Verdict::Accepted { seq, .. } => Some((member, (partition, *seq))),
+        _ => None,
+    });
+    app.recent_members.insert(&board.row, accepted);
     match ack {
         Durability::Applied => placed.verdicts.into_iter().map(Ok).collect(),
         Durability::Durable => durable::confirm(app, partition, &sent, placed).await,

@@ -112,6 +112,10 @@ async fn left(deployment: &Deployment) -> Vec<String> {
 /// Checks that nothing of the member is left in SQL, Redis or the history, and everything else is.
 async fn check_erased(deployment: &Arc<Deployment>, api: &Api, before: &[Value], when: &str) {
     assert_eq!(left(deployment).await, Vec::<String>::new(), "{when}");
+    // Not even the process that took its scores knows it any more.
+    let known =
+        api.data("query($key: String!) { member(key: $key) { key } }", json!({ "key": MEMBER }));
+    assert_eq!(known.await["member"], Value::Null, "{when}");
     check_files(deployment).await;
     let path = deployment.path("history.ndjson");
     figures(deployment, &["history", "--out", &path]);
