@@ -83,9 +83,9 @@ install: build ## copies the programs that are built to PREFIX/bin, by default ~
 	done
 
 # DEB_PROFILE=dev makes a package of the programs that tests run.
-deb: $(if $(filter dev,$(DEB_PROFILE)),web,build analytics) ## makes a Debian package of both programs in PACKAGES, by default the folder packages of the build directory
+deb: $(if $(filter dev,$(DEB_PROFILE)),web,build analytics ingest) ## makes a Debian package of the programs in PACKAGES, by default the folder packages of the build directory
 	@$(call tool,cargo-deb,3.8.0)
-	$(if $(filter dev,$(DEB_PROFILE)),cargo build --locked -p api -p analytics)
+	$(if $(filter dev,$(DEB_PROFILE)),cargo build --locked -p api -p analytics -p ingest)
 	built="$(CARGO_TARGET_DIR)/$(if $(filter dev,$(DEB_PROFILE)),debug,release)"
 	completions="$$built/deb/completions"
 	mkdir -p "$$completions" "$(PACKAGES)"

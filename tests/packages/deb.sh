@@ -33,6 +33,9 @@ dpkg --install /opt/laurel.deb >/opt/installed
 [ "$(stat -c '%U %a' /var/lib/laurel)" = "laurel 700" ] || fail "the data directory is not the user's alone"
 [ "$(stat -c '%U %a' /etc/laurel.env)" = "root 600" ] || fail "others may read the settings"
 systemd-analyze verify /usr/lib/systemd/system/laurel.service /usr/lib/systemd/system/laurel-worker.service
+for program in laurel laurel-analytics laurel-ingest; do
+    "/usr/bin/$program" --version >/opt/version || fail "$program does not start"
+done
 bash -n /usr/share/bash-completion/completions/laurel
 grep -q 'complete .* laurel$' /usr/share/bash-completion/completions/laurel || fail "no completion"
 # dpkg may be told to leave manual pages out, as images of containers do.
