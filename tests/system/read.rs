@@ -4,6 +4,7 @@ mod caches;
 mod demo;
 mod dense_ranks;
 mod distribution;
+mod emptied_logs;
 mod entries;
 mod pages;
 mod pages_beside_writers;

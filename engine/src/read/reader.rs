@@ -32,6 +32,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// The pause while a board moves to another number of shards: readers wait for milliseconds only.
 const MOVE_PAUSE: Duration = Duration::from_millis(10);
 
+/// The pause after a partition was recovered or a board rolled.
+const MENDED_PAUSE: Duration = Duration::from_millis(5);
+
 /// Reads standings, wherever they are. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Reader {
@@ -359,7 +362,8 @@ impl Reader {
             match mended {
                 Err(error) if !error.is_transient() => return Err(error),
                 Err(_) => sleep(RETRY_PAUSE).await,
-                Ok(()) => {}
+                // A partition that is level may still have a log that cannot be read on.
+                Ok(()) => sleep(MENDED_PAUSE).await,
             }
         }
     }
