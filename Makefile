@@ -4,13 +4,14 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run analytics install check test test-all deb test-deb faults soak bench lint advisories build node web
+.PHONY: help run analytics install check ingest test test-all brokers test-brokers deb test-deb faults soak bench lint advisories build node web
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 PREFIX ?= $(HOME)/.cargo
 ADVISORIES ?=
 PROFILE ?= dev
 DEB_PROFILE ?= release
+DEB_OF_TESTS := $(filter dev,$(DEB_PROFILE))
 PACKAGES ?= $(CARGO_TARGET_DIR)/packages
 RELEASE := $(CARGO_TARGET_DIR)/release
 TOOLS := $(CARGO_TARGET_DIR)/tools
@@ -68,7 +69,6 @@ build: web ## builds the server, laurel, with its pages
 analytics: ## builds the batch jobs, laurel-analytics: 10 to 20 minutes the first time
 	cargo build --release --locked -p analytics
 
-.PHONY: ingest
 ingest: ## builds laurel-ingest, which takes scores from queues
 	cargo build --release --locked -p ingest
 
@@ -83,10 +83,10 @@ install: build ## copies the programs that are built to PREFIX/bin, by default ~
 	done
 
 # DEB_PROFILE=dev makes a package of the programs that tests run.
-deb: $(if $(filter dev,$(DEB_PROFILE)),web,build analytics ingest) ## makes a Debian package of the programs in PACKAGES, by default the folder packages of the build directory
+deb: $(if $(DEB_OF_TESTS),web,build analytics ingest) ## makes a Debian package of the programs in PACKAGES, by default the folder packages of the build directory
 	@$(call tool,cargo-deb,3.8.0)
-	$(if $(filter dev,$(DEB_PROFILE)),cargo build --locked -p api -p analytics -p ingest)
-	built="$(CARGO_TARGET_DIR)/$(if $(filter dev,$(DEB_PROFILE)),debug,release)"
+	$(if $(DEB_OF_TESTS),cargo build --locked -p api -p analytics -p ingest)
+	built="$(CARGO_TARGET_DIR)/$(if $(DEB_OF_TESTS),debug,release)"
 	completions="$$built/deb/completions"
 	mkdir -p "$$completions" "$(PACKAGES)"
 	rm -rf "$$built/deb/man"
@@ -95,7 +95,7 @@ deb: $(if $(filter dev,$(DEB_PROFILE)),web,build analytics ingest) ## makes a De
 	"$$built/laurel" completions fish >"$$completions/laurel.fish"
 	"$$built/laurel" manual "$$built/deb/man"
 	gzip -9n "$$built"/deb/man/*.1
-	PATH="$(TOOLS)/bin:$$PATH" cargo deb --quiet -p api --no-build $(if $(filter dev,$(DEB_PROFILE)),--profile dev --no-strip --fast) --output "$(PACKAGES)"
+	PATH="$(TOOLS)/bin:$$PATH" cargo deb --quiet -p api --no-build $(if $(DEB_OF_TESTS),--profile dev --no-strip --fast) --output "$(PACKAGES)"
 
 test-deb: deb ## installs the package in a view of this machine of which nothing stays, serves, upgrades, removes
 	@$(call install,redis-server,redis-server,redis)
@@ -130,14 +130,12 @@ test-all: ## as test, with MariaDB wherever a test runs on several databases, an
 	@LAUREL_TEST_ALL=1 $(MAKE) test T="$(T)"
 
 # A test starts a broker of its own, on ports of its own; one that the package has started is left alone.
-.PHONY: brokers
 brokers:
 	@$(call install,nats-server,nats-server,nats-server)
 	if [ ! -x /usr/lib/rabbitmq/bin/rabbitmq-server ]; then
 		$(call install,rabbitmq-server,rabbitmq-server,rabbitmq)
 	fi
 
-.PHONY: test-brokers
 test-brokers: brokers ## the tests of queues on every broker, with everything around them killed
 	@$(call install,redis-server,redis-server,redis)
 	$(postgresql)

@@ -16,7 +16,7 @@ fn main() {
     {
         println!("cargo::rerun-if-changed={log}");
     }
-    // A build outside a repository, as that of an image, is told its commit.
+    // An image is built without the repository, and its environment names the commit.
     println!("cargo::rerun-if-env-changed=LAUREL_COMMIT");
     let told = std::env::var("LAUREL_COMMIT").ok();
     let commit = told.or_else(|| git(&["rev-parse", "--short=12", "HEAD"]));

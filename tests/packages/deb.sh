@@ -7,19 +7,16 @@ package=$(realpath "$1")
 [ "$(id -u)" = 0 ] || exec sudo "$0" "$package"
 view=$(mktemp -d)
 trap 'rm -rf "$view"' EXIT
-cp "$package" "$view/laurel.deb"
 
-unshare --mount --pid --fork --kill-child bash -euo pipefail -s "$view" <<'OUTSIDE'
-view=$1
-cp "$view/laurel.deb" /tmp/laurel-package.$$
+unshare --mount --pid --fork --kill-child bash -euo pipefail -s "$package" "$view" <<'OUTSIDE'
+package=$1 view=$2 machine=$2/machine
 mount -t tmpfs tmpfs "$view"
-mkdir "$view"/{upper,work,root}
-mount -t overlay overlay -o "lowerdir=/,upperdir=$view/upper,workdir=$view/work" "$view/root"
-mount -t proc proc "$view/root/proc"
-mount --rbind /dev "$view/root/dev"
-mkdir -p "$view/root/run" "$view/root/opt"
-mv /tmp/laurel-package.$$ "$view/root/opt/laurel.deb"
-chroot "$view/root" bash -euo pipefail -s <<'INSIDE'
+mkdir "$view"/{upper,work} "$machine"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$view/upper,workdir=$view/work" "$machine"
+mount -t proc proc "$machine/proc"
+mount --rbind /dev "$machine/dev"
+cp "$package" "$machine/opt/laurel.deb"
+chroot "$machine" bash -euo pipefail -s <<'INSIDE'
 fail() { echo "deb.sh: $*" >&2; exit 1; }
 # Becomes a command of the user's with the settings: call it in a subshell or in the background.
 as_laurel() {
@@ -75,7 +72,7 @@ dpkg --remove laurel >/opt/removed
 [ ! -e /usr/bin/laurel ] || fail "the program stays"
 dpkg --purge laurel >/opt/purged
 [ ! -e /etc/laurel.env ] || fail "the settings stay"
-[ -e /var/lib/laurel/laurel.db ] || ls /var/lib/laurel | grep -q . || fail "the scores went with the package"
+[ -s /var/lib/laurel/laurel.sqlite ] || fail "the scores went with the package"
 echo "deb.sh: installed, served, upgraded and removed"
 INSIDE
 OUTSIDE

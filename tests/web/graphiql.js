@@ -6,6 +6,7 @@
 // The directory is empty, for the browser's profile. With LAUREL_TEST_PICTURES, a directory, each tab is photographed.
 
 import { chromium } from 'playwright-core';
+import { FLAGS } from './browser.js';
 
 const [executablePath, address, token, directory] = process.argv.slice(2);
 const pictures = process.env.LAUREL_TEST_PICTURES;
@@ -17,16 +18,7 @@ const context = await chromium.launchPersistentContext(directory, {
   executablePath,
   headless: true,
   viewport: { width: 1440, height: 900 },
-  args: [
-    '--no-sandbox',
-    '--disable-gpu',
-    '--disable-quic',
-    '--no-first-run',
-    '--disable-background-networking',
-    '--disable-component-update',
-    '--disable-sync',
-    '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1',
-  ],
+  args: FLAGS,
 });
 // A deadline for what never comes; on a busy machine the page itself takes some seconds.
 context.setDefaultTimeout(120_000);

@@ -6,58 +6,28 @@
 // The last three are access tokens. The server has the board race with a report of bob, and the board duel with two scores in
 // quarantine. With LAUREL_TEST_PICTURES, a directory, each page is photographed.
 
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { chromium } from 'playwright-core';
+import { card, examine, FLAGS, visitor as newVisitor } from './browser.js';
 
 const [executablePath, address, reader, moderator, admin] = process.argv.slice(2);
-const pictures = process.env.LAUREL_TEST_PICTURES;
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const seen = { requests: [], complaints: [], violations: [], wide: [], shown: {} };
 
 const browser = await chromium.launch({
   executablePath,
-  args: [
-    '--no-sandbox',
-    '--disable-gpu',
-    '--disable-quic',
-    '--no-first-run',
-    '--disable-background-networking',
-    '--disable-component-update',
-    '--disable-sync',
-    '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1',
-  ],
+  args: FLAGS,
 });
 
 /** Failures that the visit brings about itself. */
 let expected = false;
 
-async function visitor(options) {
-  const context = await browser.newContext({ locale: 'en', timezoneId: 'UTC', ...options });
-  // A deadline for what never comes.
-  context.setDefaultTimeout(60_000);
-  context.on('request', request => seen.requests.push(request.url()));
-  context.on('weberror', error => seen.complaints.push(`thrown: ${error.error()}`));
-  context.on('console', message => {
-    // The browser reports the refusals of a policy as errors.
-    if (['error', 'warning'].includes(message.type()) && !expected) seen.complaints.push(message.text());
-  });
-  return context.newPage();
-}
+const visitor = options => newVisitor(browser, { timezoneId: 'UTC', ...options }, seen, () => expected);
 
-/** Looks at a page: as axe-core does, at its width, and by a picture. */
+/** Looks at a page once it is still. */
 async function look(page, name) {
   await page.waitForFunction(() => !document.querySelector('.skeleton, .stale'));
-  await page.evaluate(axe);
-  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-  for (const { id, nodes } of violations) seen.violations.push(`${name}: ${id}: ${nodes.map(({ html }) => html).join(' ')}`);
-  // A phone shows a page that is too wide in a wider window.
-  const width = await page.evaluate(() => Math.max(document.documentElement.scrollWidth, innerWidth));
-  if (width > page.viewportSize().width) seen.wide.push(name);
-  if (pictures) await page.screenshot({ path: `${pictures}/${name}.png`, fullPage: true });
+  await examine(page, name, seen);
 }
 
-const card = (page, title) => page.locator('.card', { has: page.getByRole('heading', { name: title, exact: true }) });
 const press = (place, name) => place.getByRole('button', { name, exact: true }).click();
 
 async function show(name, locator, text) {

@@ -5,60 +5,30 @@
 //
 // The server has the board race, with the members ann to eve. With LAUREL_TEST_PICTURES, a directory, each page is photographed.
 
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { chromium } from 'playwright-core';
+import { card, examine, FLAGS, visitor as newVisitor } from './browser.js';
 
 const [executablePath, address, token] = process.argv.slice(2);
-const pictures = process.env.LAUREL_TEST_PICTURES;
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const seen = { requests: [], complaints: [], violations: [], wide: [], shown: {}, overtaking: [] };
 
 const browser = await chromium.launch({
   executablePath,
-  args: [
-    '--no-sandbox',
-    '--disable-gpu',
-    '--disable-quic',
-    '--no-first-run',
-    '--disable-background-networking',
-    '--disable-component-update',
-    '--disable-sync',
-    '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1',
-  ],
+  args: FLAGS,
 });
 
 /** Failures that the visit brings about itself. */
 let expected = false;
 
-async function visitor(options) {
-  const context = await browser.newContext({ locale: 'en', ...options });
-  // A deadline for what never comes.
-  context.setDefaultTimeout(60_000);
-  context.on('request', request => seen.requests.push(request.url()));
-  context.on('weberror', error => seen.complaints.push(`thrown: ${error.error()}`));
-  context.on('console', message => {
-    // The browser reports the refusals of a policy as errors. The host of a picture is not there.
-    const isOfPicture = message.text().includes('ERR_NAME_NOT_RESOLVED');
-    if (['error', 'warning'].includes(message.type()) && !expected && !isOfPicture) seen.complaints.push(message.text());
-  });
-  return context.newPage();
-}
+// The host of a picture is not there.
+const visitor = options => newVisitor(browser, options, seen, text => expected || text.includes('ERR_NAME_NOT_RESOLVED'));
 
-/** Looks at a page: as axe-core does, at its width, and by a picture. */
+/** Looks at a page once it is still. */
 async function look(page, name) {
   // Animations change colors.
   await page.waitForFunction(() => document.getAnimations().every(({ playState }) => playState !== 'running' || document.querySelector('.skeleton')));
-  await page.evaluate(axe);
-  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-  for (const { id, nodes } of violations) seen.violations.push(`${name}: ${id}: ${nodes.map(({ html }) => html).join(' ')}`);
-  // A phone shows a page that is too wide in a wider window.
-  const width = await page.evaluate(() => Math.max(document.documentElement.scrollWidth, innerWidth));
-  if (width > page.viewportSize().width) seen.wide.push(name);
-  if (pictures) await page.screenshot({ path: `${pictures}/${name}.png`, fullPage: true });
+  await examine(page, name, seen);
 }
 
-const card = (page, title) => page.locator('.card', { has: page.getByRole('heading', { name: title, exact: true }) });
 const row = (page, rank) => page.locator('.list tbody tr[data-id]').nth(rank - 1);
 
 async function show(name, locator, options) {

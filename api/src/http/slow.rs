@@ -21,7 +21,7 @@ pub(super) struct Timed<'a> {
     pub(super) checked: &'a Checked,
     pub(super) budget: &'a Budget,
     /// The name of the operation, if the client gave one beside the text.
-    pub(super) name: Option<String>,
+    pub(super) name: Option<&'a str>,
 }
 
 impl Drop for Timed<'_> {
@@ -31,7 +31,7 @@ impl Drop for Timed<'_> {
             return;
         }
         let name: String =
-            self.name.as_deref().unwrap_or_default().chars().take(SLOW_NAME_CHARS_MAX).collect();
+            self.name.unwrap_or_default().chars().take(SLOW_NAME_CHARS_MAX).collect();
         tracing::warn!(
             ms = took.as_millis() as u64,
             points = self.budget.spent(),

@@ -251,7 +251,7 @@ fn message(delivery: &mut Delivery) -> Message {
     for (name, value) in properties.headers().iter().flat_map(FieldTable::inner) {
         let name = name.as_str();
         if name == "timestamp_in_ms" {
-            // The broker's own clock, where it is told to stamp messages.
+            // The broker's own clock, if it stamps messages.
             let at_ms = text(value).and_then(|text| text.parse().ok());
             message.at_ms = at_ms.or(message.at_ms);
         }

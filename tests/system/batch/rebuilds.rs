@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rand::RngExt;
 use rand::seq::SliceRandom;
 use sea_orm::ConnectionTrait;
 
@@ -11,6 +10,7 @@ use tests::api::listing::{check_all_time_in_sql, check_standings};
 use tests::api::playthrough::{check, play_batch};
 use tests::api::submission::{create_board, write_steadily, written};
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::extent;
 use tests::jobs::diff::check_diff;
 use tests::jobs::rebuild::{corrupt, rebuild, stages};
 use tests::model::game::{Game, Range, every_game, seeded};
@@ -40,17 +40,17 @@ async fn spoil(deployment: &Deployment, slug: &str) {
     db.close().await.unwrap();
 }
 
-/// Kills rebuilds at one of so many steps, from any of the first on.
+/// Kills rebuilds at one of so many steps, or at every step if everything is wanted.
 async fn check_steps(sql: Sql, shards: u16, one_of: usize) {
     let mut rng = seeded();
-    let first = rng.random_range(0..one_of);
+    let steps = extent::steps(&mut rng, one_of, &STEPS);
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
     let mut games = every_game(&mut rng, shards, Range::Wide, 60);
     // With a single window in a partition some steps never happen.
     games.retain(|game| game.board.windows.len() > 1);
     games.shuffle(&mut rng);
-    for (step, game) in STEPS.iter().skip(first).step_by(one_of).zip(games) {
+    for (step, game) in steps.into_iter().zip(games) {
         create_board(&api, &game.board).await;
         let mut history = History::new(game.board);
         let slug = history.board.slug.clone();

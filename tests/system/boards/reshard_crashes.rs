@@ -12,6 +12,7 @@ use tests::api::submission::{create_board, submit_events, try_submit};
 use tests::boards::busy::{busy_board, create_busy};
 use tests::clock::now_ms;
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::extent;
 use tests::jobs::diff::check_diff;
 use tests::jobs::reshard::{check_anew, reshard, shards_of};
 use tests::model::game::{Game, Range, every_game, seeded};
@@ -61,10 +62,11 @@ fn reshard_until(deployment: &Deployment, slug: &str, shards: u16, step: &str) {
     assert_eq!(output.status.code(), None, "{step}: {error}");
 }
 
-/// Kills moves at one of so many steps, from any of the first on.
+/// Kills moves at one of so many steps, or at every step if everything is wanted.
 async fn check_steps(sql: Sql, one_of: usize) {
     let mut rng = seeded();
-    let first = rng.random_range(0..one_of);
+    let numbered: Vec<(usize, &str)> = STEPS.into_iter().enumerate().collect();
+    let steps = extent::steps(&mut rng, one_of, &numbered);
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
     let mut games = every_game(&mut rng, 1, Range::Wide, 1000);
@@ -79,7 +81,7 @@ async fn check_steps(sql: Sql, one_of: usize) {
     let (mut history, mut beside) = (History::new(board.clone()), History::new(other.board));
     let (mut batches, mut others) = (events.chunks(5), other.events.chunks(5));
     let mut shards = 1;
-    for (number, crash) in STEPS.iter().enumerate().skip(first).step_by(one_of) {
+    for (number, crash) in steps {
         for batch in batches.by_ref().take(3) {
             play_batch(&mut rng, &api, &mut history, batch).await;
         }

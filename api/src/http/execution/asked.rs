@@ -164,11 +164,13 @@ impl Asked {
                 Charge { rates, client: &client, budget: &budget, cost, answer_points: 0 };
             let name = request.operation_name.clone();
             let slow = service.slow;
-            let _timed = Timed { began, slow, checked: &checked, budget: &budget, name };
+            let _timed =
+                Timed { began, slow, checked: &checked, budget: &budget, name: name.as_deref() };
             let may_write = state.principal.as_ref().is_some_and(|principal| principal.may_write());
             let over = gone.as_ref().map(|gone| changes.are_over(gone, service.query_timeout));
             let request = request.data(state);
-            let mut response = respond(&service, request, &checked, may_write, over).await;
+            let mut response =
+                respond(&service, (request, name.as_deref()), &checked, may_write, over).await;
             if wants_cost {
                 let cost = indexmap! {
                     Name::new("points") => Value::from(budget.spent()),
@@ -203,16 +205,15 @@ fn not_allowed(media_type: MediaType) -> HttpResponse {
     answer
 }
 
-/// Executes a request, unless it is `over` before, and puts the fields of its answer into their
-/// order.
+/// Executes a request of an operation, unless it is `over` before, and puts the fields of its
+/// answer into their order.
 async fn respond(
     service: &Service,
-    request: Request,
+    (request, operation_name): (Request, Option<&str>),
     checked: &Checked,
     may_write: bool,
     over: Option<impl Future<Output = ()>>,
 ) -> Response {
-    let operation_name = request.operation_name.clone();
     // In a box: futures are copied while they are made, and this one is large.
     let executing = Box::pin(service.schema.execute(request));
     let mut response = match over {
@@ -227,6 +228,6 @@ async fn respond(
         // learn of it.
         service.app.deployment.store.note_own_write();
     }
-    fields::complete(&mut response, &checked.document, operation_name.as_deref());
+    fields::complete(&mut response, &checked.document, operation_name);
     response
 }

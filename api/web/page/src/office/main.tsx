@@ -2,7 +2,9 @@
 
 import { render } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
-import { LANGUAGES, language, preferred, say, speak } from '../language';
+import { language, preferred, say, speak } from '../language';
+import { Languages } from '../parts/Languages';
+import { Leaf } from '../parts/Leaf';
 import { Nothing } from '../parts/Trouble';
 import { TokenDialog } from '../parts/TokenDialog';
 import { tokenIsAsked } from '../token';
@@ -60,9 +62,7 @@ function Head() {
   return (
     <header class="bar">
       <a class="brand" href="/admin">
-        <svg class="leaf" viewBox="0 0 32 32" aria-hidden="true">
-          <path d="M16 29C6 25 4 14 9 4c1 6 3 8 7 12 4-4 6-6 7-12 5 10 3 21-7 25z" />
-        </svg>
+        <Leaf />
         <span>{tell('office.of')}</span>
       </a>
       <nav aria-label={say('menu')}>
@@ -104,14 +104,7 @@ function Office() {
         </Gate>
       </main>
       <footer>
-        <label>
-          {say('language')}{' '}
-          <select value={language.value.tag} onChange={event => void speak(event.currentTarget.value, true)}>
-            {Object.entries(LANGUAGES).map(([tag, { name }]) => (
-              <option key={tag} value={tag} lang={tag}>{name}</option>
-            ))}
-          </select>
-        </label>
+        <Languages />
       </footer>
       <Told />
       <Sure />

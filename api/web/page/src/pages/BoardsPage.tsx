@@ -7,6 +7,7 @@ import { scoreText } from '../figures';
 import { number, say } from '../language';
 import { useLoad } from '../load';
 import { Person, Picture } from '../parts/Person';
+import { SearchField } from '../parts/SearchField';
 import { Nothing, Shown } from '../parts/Trouble';
 import { boardAddress, go } from '../routes';
 import { mayLoad } from '../settings';
@@ -14,9 +15,6 @@ import { useTitle } from './title';
 
 /** How often the leaders are asked for again, in milliseconds. */
 const AGAIN_MS = 10_000;
-
-/** The pause after a letter before boards are looked for, in milliseconds. */
-const TYPING_MS = 250;
 
 type Boards = NonNullable<BoardsQuery['boards']>;
 type Board = Boards['nodes'][number];
@@ -37,7 +35,12 @@ export function BoardsPage({ query }: { query: string }) {
   return (
     <>
       <h1 tabIndex={-1}>{say('boards')}</h1>
-      <BoardSearch query={query} />
+      <SearchField
+        label={say('boards.find')}
+        sought={query}
+        maxLength={100}
+        find={query => go(`/${query && `?query=${encodeURIComponent(query)}`}`, { replace: true })}
+      />
       <Shown of={loaded} rows={8} denied={say('boards.denied')}>
         {({ boards, next, total }) =>
           boards.length ? (
@@ -60,22 +63,6 @@ export function BoardsPage({ query }: { query: string }) {
         }
       </Shown>
     </>
-  );
-}
-
-function BoardSearch({ query }: { query: string }) {
-  const [typed, setTyped] = useState(query);
-  useEffect(() => {
-    if (typed.trim() === query) return;
-    const search = typed.trim() && `?query=${encodeURIComponent(typed.trim())}`;
-    const timer = setTimeout(() => go(`/${search}`, { replace: true }), TYPING_MS);
-    return () => clearTimeout(timer);
-  }, [typed]);
-  return (
-    <label class="field search">
-      {say('boards.find')}
-      <input type="search" value={typed} maxLength={100} onInput={event => setTyped(event.currentTarget.value)} dir="auto" />
-    </label>
   );
 }
 

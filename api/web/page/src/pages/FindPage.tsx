@@ -1,34 +1,28 @@
 // Finding a member by the start of its key or name.
 
-import { useEffect, useState } from 'preact/hooks';
 import { FindDocument } from '../generated';
 import { ask } from '../ask';
 import { say } from '../language';
 import { useLoad } from '../load';
 import { Person } from '../parts/Person';
+import { SearchField } from '../parts/SearchField';
 import { Nothing, Shown, Trouble } from '../parts/Trouble';
 import { go } from '../routes';
 import { useTitle } from './title';
 
-/** The pause after a letter before members are looked for, in milliseconds. */
-const TYPING_MS = 250;
-
 export function FindPage({ prefix }: { prefix: string }) {
   useTitle(say('find'));
-  const [typed, setTyped] = useState(prefix);
-  useEffect(() => {
-    if (typed.trim() === prefix) return;
-    const search = typed.trim() && `?find=${encodeURIComponent(typed.trim())}`;
-    const timer = setTimeout(() => go(`/members${search}`, { replace: true }), TYPING_MS);
-    return () => clearTimeout(timer);
-  }, [typed]);
   return (
     <>
       <h1 tabIndex={-1}>{say('find')}</h1>
-      <label class="field search">
-        {say('find.label')}
-        <input type="search" value={typed} maxLength={64} onInput={event => setTyped(event.currentTarget.value)} autocomplete="off" spellcheck={false} dir="auto" />
-      </label>
+      <SearchField
+        label={say('find.label')}
+        sought={prefix}
+        maxLength={64}
+        autocomplete="off"
+        spellcheck={false}
+        find={find => go(`/members${find && `?find=${encodeURIComponent(find)}`}`, { replace: true })}
+      />
       {prefix ? <Found prefix={prefix} /> : <Nothing title={say('find.empty')} />}
     </>
   );

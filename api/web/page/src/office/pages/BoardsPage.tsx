@@ -1,10 +1,10 @@
 // The boards: a list to find them in, and a form for a new one.
 
-import { useEffect, useState } from 'preact/hooks';
 import { ask, needed } from '../../ask';
 import { number, say } from '../../language';
 import { useLoad } from '../../load';
 import { useTitle } from '../../pages/title';
+import { SearchField } from '../../parts/SearchField';
 import { Nothing, Shown } from '../../parts/Trouble';
 import { act } from '../acts';
 import { BoardsDocument, CreateBoardDocument, type CreateBoardInput } from '../generated';
@@ -13,9 +13,6 @@ import { Turn, usePages } from '../parts/Turn';
 import { address, go } from '../routes';
 import { may } from '../viewer';
 import { named, tell } from '../words';
-
-/** The pause after a letter before boards are looked for, in milliseconds. */
-const TYPING_MS = 250;
 
 /** The windows that a new board is offered. */
 const OFFERED = ['daily', 'weekly', 'monthly', 'season'];
@@ -34,7 +31,12 @@ export function BoardsPage({ query }: { query: string }) {
     <>
       <h1 tabIndex={-1}>{tell('section.boards')}</h1>
       {may('ADMIN') && <NewBoard />}
-      <Search query={query} />
+      <SearchField
+        label={say('boards.find')}
+        sought={query}
+        maxLength={100}
+        find={query => go(address('boards', '', query ? { query } : {}), { replace: true })}
+      />
       <Shown of={loaded} rows={6}>
         {({ nodes, totalCount, pageInfo }) => (
           <>
@@ -60,21 +62,6 @@ export function BoardsPage({ query }: { query: string }) {
         )}
       </Shown>
     </>
-  );
-}
-
-function Search({ query }: { query: string }) {
-  const [typed, setTyped] = useState(query);
-  useEffect(() => {
-    if (typed.trim() === query) return;
-    const timer = setTimeout(() => go(address('boards', '', typed.trim() ? { query: typed.trim() } : {}), { replace: true }), TYPING_MS);
-    return () => clearTimeout(timer);
-  }, [typed]);
-  return (
-    <label class="field search">
-      {say('boards.find')}
-      <input type="search" value={typed} maxLength={100} onInput={event => setTyped(event.currentTarget.value)} dir="auto" />
-    </label>
   );
 }
 

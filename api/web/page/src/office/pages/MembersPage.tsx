@@ -1,10 +1,10 @@
 // The members: found by the start of a key or a name.
 
-import { useEffect, useState } from 'preact/hooks';
 import { ask } from '../../ask';
 import { say } from '../../language';
 import { useLoad } from '../../load';
 import { useTitle } from '../../pages/title';
+import { SearchField } from '../../parts/SearchField';
 import { Nothing, Shown, Trouble } from '../../parts/Trouble';
 import { FindMembersDocument } from '../generated';
 import { Who } from '../parts/Facts';
@@ -12,24 +12,19 @@ import { Turn, usePages } from '../parts/Turn';
 import { address, go } from '../routes';
 import { tell } from '../words';
 
-/** The pause after a letter before members are looked for, in milliseconds. */
-const TYPING_MS = 250;
-
 export function MembersPage({ prefix }: { prefix: string }) {
   useTitle(tell('section.members'));
-  const [typed, setTyped] = useState(prefix);
-  useEffect(() => {
-    if (typed.trim() === prefix) return;
-    const timer = setTimeout(() => go(address('members', '', typed.trim() ? { find: typed.trim() } : {}), { replace: true }), TYPING_MS);
-    return () => clearTimeout(timer);
-  }, [typed]);
   return (
     <>
       <h1 tabIndex={-1}>{tell('section.members')}</h1>
-      <label class="field search">
-        {say('find.label')}
-        <input type="search" value={typed} maxLength={128} onInput={event => setTyped(event.currentTarget.value)} autocomplete="off" spellcheck={false} dir="auto" />
-      </label>
+      <SearchField
+        label={say('find.label')}
+        sought={prefix}
+        maxLength={128}
+        autocomplete="off"
+        spellcheck={false}
+        find={find => go(address('members', '', find ? { find } : {}), { replace: true })}
+      />
       {prefix ? <Found prefix={prefix} /> : <Nothing title={say('find.empty')} />}
     </>
   );
