@@ -87,6 +87,18 @@ pub fn is_locked(error: &DbErr) -> bool {
     code.is_some_and(|code| code.parse().is_ok_and(|code: u32| code & 0xff == 5))
 }
 
+/// True if the database ended a transaction because others waited for it as it waited for them: it
+/// may be tried again at once.
+pub fn is_deadlock(error: &DbErr) -> bool {
+    let (DbErr::Exec(source) | DbErr::Query(source)) = error else {
+        return false;
+    };
+    // PostgreSQL has the first code, and the other one for what cannot be put in an order. MariaDB
+    // and MySQL have the other one alone.
+    let code = answer(source).and_then(DatabaseError::code);
+    code.is_some_and(|code| code == "40P01" || code == "40001")
+}
+
 /// True if a pool had no connection to give in time, so that the error does not say why.
 pub fn is_out_of_time(error: &DbErr) -> bool {
     match error {

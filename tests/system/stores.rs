@@ -3,6 +3,7 @@
 mod backup;
 mod backup_faults;
 mod clear_text;
+mod deadlocks;
 mod encryption;
 mod few_rights;
 mod files;

@@ -62,7 +62,7 @@ impl Partition<'_> {
             recovery.drop_log().await?;
             let epoch = cursor.epoch.unsigned_abs();
             return Ok(recovery
-                .finish_settled(head.seq, &head.commit, epoch, head.clock_ms)
+                .finish((head.seq, &head.commit), epoch, head.clock_ms, true)
                 .await?);
         }
         if cursor.seq > 0 {
@@ -101,7 +101,7 @@ impl Partition<'_> {
         let clock_ms = seen_ms.max(last.map_or(0, |commit| commit.clock_ms));
         self.load_entrants(recovery, boards.values()).await?;
         let epoch = cursor.epoch.unsigned_abs();
-        Ok(recovery.finish_settled(cursor.seq as u64, &cursor.commit_id, epoch, clock_ms).await?)
+        Ok(recovery.finish((cursor.seq as u64, &cursor.commit_id), epoch, clock_ms, true).await?)
     }
 
     /// The boards of which the partition may hold something, even if they were deleted: a shard, or

@@ -27,7 +27,7 @@ use crate::partition::{HistoryTransaction, Partition};
 use crate::seal::correction;
 use crate::seal::correction::Source;
 use entity::deployment::clock::sql_now_ms;
-use entity::error::{Error, Result, is_refused_content};
+use entity::error::{Error, Result, is_deadlock, is_refused_content};
 use entity::history::{commit, dead_letter, log_cursor, score_event};
 use entity::sql::{begin, insert_chunked};
 use entity::{board, member};
@@ -71,7 +71,7 @@ pub enum Progress {
         /// The seq of the head when the log was read.
         head: u64,
     },
-    /// Another persister moved the cursor first.
+    /// Another persister moved the cursor first, or another transaction won a deadlock.
     Beaten,
 }
 
@@ -84,13 +84,20 @@ impl Partition<'_> {
     /// if that takes too long, as on a silent connection, which is then closed.
     pub async fn persist(self) -> Result<Progress> {
         let persisted = timeout(PERSIST_TIMEOUT, Box::pin(self.persist_once())).await;
-        persisted.unwrap_or_else(|_| {
-            let seconds = PERSIST_TIMEOUT.as_secs();
-            Err(ranking::Error::Unavailable(format!(
-                "partition {self} was not persisted in {seconds} s"
-            ))
-            .into())
-        })
+        match persisted {
+            Ok(Err(Error::Sql(error))) if is_deadlock(&error) => {
+                tracing::debug!(partition = %self, %error, "another transaction goes first");
+                Ok(Progress::Beaten)
+            }
+            Ok(persisted) => persisted,
+            Err(_) => {
+                let seconds = PERSIST_TIMEOUT.as_secs();
+                Err(ranking::Error::Unavailable(format!(
+                    "partition {self} was not persisted in {seconds} s"
+                ))
+                .into())
+            }
+        }
     }
 
     async fn persist_once(self) -> Result<Progress> {

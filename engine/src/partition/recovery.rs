@@ -208,7 +208,9 @@ impl Partition<'_> {
                 {
                     tracing::debug!(partition = %self, seq = head.seq, "Redis restarted with all it had");
                     let (epoch, clock_ms) = (cursor.epoch.unsigned_abs(), head.clock_ms);
-                    return Ok(recovery.finish(head.seq, &head.commit, epoch, clock_ms).await?);
+                    return Ok(recovery
+                        .finish((head.seq, &head.commit), epoch, clock_ms, false)
+                        .await?);
                 }
                 // Between the two reads a persister may have moved the cursor and trimmed the log.
                 _ if in_time(self.accept_run(recovery.run_id(), epoch)).await? != cursor => {}

@@ -185,7 +185,8 @@ impl WindowSeal<'_> {
             seq: 0,
         };
         let rows = in_time.iter().map(row).collect();
-        sealed_entry::insert(transaction, rows, sealed_entry::keep()).await?;
+        let growth = sealed_entry::insert(transaction, rows, sealed_entry::keep()).await?;
+        sealed_period::grow(transaction, growth).await?;
         if !refused.is_empty() {
             let refused: Vec<_> = refused.iter().map(|(place, event)| (place.seq, event)).collect();
             let boards = HashMap::from([(self.board.no, self.board.clone())]);

@@ -28,6 +28,7 @@ use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, Select};
 use crate::partition::HistoryTransaction;
 use entity::archive::archive_mark;
 use entity::history::score_event;
+use entity::standings::sealed_period::Growth;
 use entity::standings::{sealed_entry, sealed_period};
 
 /// The most rows that one statement names.
@@ -53,6 +54,21 @@ impl AffectedEntries<'_> {
     fn is_archived(&self, period: &Period) -> bool {
         let before_ms = self.archived_before_ms;
         before_ms.is_some_and(|before_ms| period.start_ms < before_ms)
+    }
+}
+
+/// The sealed standings whose entries were corrected, by number, and by how much they grow.
+#[derive(Debug, Default)]
+struct Corrected {
+    standings: BTreeSet<i64>,
+    growth: Growth,
+}
+
+impl Corrected {
+    /// Adds standings of which entries were deleted.
+    fn deleted(&mut self, growth: Growth) {
+        self.standings.extend(growth.standings());
+        self.growth.add(growth);
     }
 }
 
@@ -89,7 +105,7 @@ pub(crate) async fn correct(
         concerned.all |= at_ms.is_none();
         concerned.at_ms.extend(at_ms);
     }
-    let (mut corrected, mut archived) = (BTreeSet::new(), BTreeMap::new());
+    let (mut corrected, mut archived) = (Corrected::default(), BTreeMap::new());
     for ((no, member), mut concerned) in by_member {
         let board = &within.boards[&no];
         // The transaction locks the partition's cursor, so nothing is archived at the same time.
@@ -100,12 +116,16 @@ pub(crate) async fn correct(
         // stays set if the archive never completes.
         concerned.archived_before_ms = archived[&no].archived_before_ms;
         if concerned.archived_before_ms.is_some() && source == Source::History {
-            corrected.extend(onto::fold_onto(within, board, member, &concerned).await?);
+            onto::fold_onto(within, board, member, &concerned, &mut corrected).await?;
         }
-        corrected.extend(correct_member(within, board, member, &concerned).await?);
+        correct_member(within, board, member, &concerned, &mut corrected).await?;
     }
-    let corrected: Vec<i64> = corrected.into_iter().collect();
-    for chunk in corrected.chunks(ROWS_MAX) {
+    // Persisters of other partitions correct the same standings.
+    let Corrected { standings, growth } = corrected;
+    sealed_period::lock(within.db, &standings).await?;
+    sealed_period::grow(within.db, growth).await?;
+    let standings: Vec<i64> = standings.into_iter().collect();
+    for chunk in standings.chunks(ROWS_MAX) {
         use sealed_period::Column::{CorrectedAtMs, Corrections, No};
         sealed_period::Entity::update_many()
             .col_expr(Corrections, Expr::col(Corrections).add(1))
@@ -124,13 +144,14 @@ fn sealing_until_ms(board: &Board) -> i64 {
     sealing.max().unwrap_or(NEVER_MS)
 }
 
-/// Corrects one member's entries. Returns the numbers of the standings that it corrected.
+/// Corrects one member's entries.
 async fn correct_member(
     within: HistoryTransaction<'_>,
     board: &Board,
     member: &MemberId,
     concerned: &AffectedEntries<'_>,
-) -> Result<Vec<i64>, DbErr> {
+    corrected: &mut Corrected,
+) -> Result<(), DbErr> {
     let folded = match affected(board, concerned) {
         Ok(affected) => {
             let rows = history(board, member, concerned, &affected).all(within.db);
@@ -142,7 +163,7 @@ async fn correct_member(
         Ok(folded) => folded,
         Err(error) => {
             tracing::error!(board = %board.no, %member, %error, "a history cannot be folded; look at its rows of score_event");
-            return Ok(vec![]);
+            return Ok(());
         }
     };
     let held: BTreeMap<StandingsId, Period> = touched
@@ -172,10 +193,11 @@ async fn correct_member(
         let of_member = Condition::all()
             .add(sealed_entry::Column::StandingsNo.is_in(chunk.iter().copied()))
             .add(sealed_entry::Column::Member.eq(member.as_str()));
-        sealed_entry::delete(within.db, of_member).await?;
+        corrected.growth.add(sealed_entry::delete(within.db, of_member).await?);
     }
-    sealed_entry::insert(within.db, upserts, sealed_entry::replace()).await?;
-    Ok(numbers.into_values().collect())
+    corrected.growth.add(sealed_entry::insert(within.db, upserts, sealed_entry::replace()).await?);
+    corrected.standings.extend(numbers.into_values());
+    Ok(())
 }
 
 /// The sealed periods that the scores belong to, by window and start.

@@ -37,7 +37,7 @@ async fn a_restart_fences_until_it_is_recovered() {
     assert!(store.begin_recovery(ALL, "second").await.unwrap().is_none());
     let found = first.find(0, ROOT_COMMIT).await.unwrap();
     assert_eq!(found.head.map(|head| (head.seq, head.commit)), Some((0, ROOT_COMMIT.to_owned())));
-    first.finish(0, ROOT_COMMIT, 1, 0).await.unwrap();
+    first.finish((0, ROOT_COMMIT), 1, 0, false).await.unwrap();
     let head = store.heads().await.unwrap()[0].clone().unwrap();
     assert_ne!(head.run_id, root.run_id);
     // Finishing a recovery gives up the right to recover.

@@ -85,7 +85,7 @@ impl Server {
                 .await
                 .unwrap()
                 .unwrap()
-                .finish(0, ROOT_COMMIT, 1, 0)
+                .finish((0, ROOT_COMMIT), 1, 0, false)
                 .await
                 .unwrap();
         }

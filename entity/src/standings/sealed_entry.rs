@@ -1,13 +1,13 @@
-//! The entries of sealed standings. Each function that adds or deletes some keeps the sizes of the
-//! standings.
+//! The entries of sealed standings. Each function that adds or deletes some returns by how much the
+//! standings grow.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{Condition, IntoActiveModel, QuerySelect};
 
-use super::sealed_period;
+use super::sealed_period::Growth;
 use crate::sql::insert_chunked;
 
 /// The most entries in one statement.
@@ -40,14 +40,13 @@ pub struct Model {
 
 no_relations!();
 
-/// Inserts entries into sealed standings that have numbers, and adds those that are new to the
-/// sizes.
+/// Inserts entries into sealed standings that have numbers.
 pub async fn insert(
     db: &impl ConnectionTrait,
     rows: Vec<Model>,
     on_conflict: OnConflict,
-) -> Result<(), DbErr> {
-    let mut growth: BTreeMap<i64, i64> = BTreeMap::new();
+) -> Result<Growth, DbErr> {
+    let mut growth = Growth::default();
     for chunk in rows.chunks(ROWS_MAX) {
         let numbers: BTreeSet<i64> = chunk.iter().map(|row| row.standings_no).collect();
         let members: BTreeSet<&str> = chunk.iter().map(|row| row.member.as_str()).collect();
@@ -64,16 +63,16 @@ pub async fn insert(
         let places: BTreeSet<(i64, &str)> =
             chunk.iter().map(|row| (row.standings_no, row.member.as_str())).collect();
         for (no, _) in places.difference(&known) {
-            *growth.entry(*no).or_default() += 1;
+            *growth.0.entry(*no).or_default() += 1;
         }
         let rows = chunk.iter().cloned().map(IntoActiveModel::into_active_model);
         insert_chunked::<Entity, _>(db, rows.collect(), Some(on_conflict.clone())).await?;
     }
-    sealed_period::grow(db, growth).await
+    Ok(growth)
 }
 
-/// Deletes entries, and takes them from the sizes. Returns the numbers of their standings.
-pub async fn delete(db: &impl ConnectionTrait, which: Condition) -> Result<Vec<i64>, DbErr> {
+/// Deletes entries.
+pub async fn delete(db: &impl ConnectionTrait, which: Condition) -> Result<Growth, DbErr> {
     let numbers: Vec<i64> = Entity::find()
         .select_only()
         .column(Column::StandingsNo)
@@ -81,11 +80,11 @@ pub async fn delete(db: &impl ConnectionTrait, which: Condition) -> Result<Vec<i
         .into_tuple()
         .all(db)
         .await?;
-    let mut growth: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut growth = Growth::default();
     for no in &numbers {
-        *growth.entry(*no).or_default() -= 1;
+        *growth.0.entry(*no).or_default() -= 1;
     }
-    let standings: Vec<i64> = growth.keys().copied().collect();
+    let standings: Vec<i64> = growth.0.keys().copied().collect();
     for chunk in standings.chunks(STANDINGS_MAX) {
         // By the numbers MariaDB finds the rows in the key, and looks at no others.
         let of_chunk = Condition::all()
@@ -93,8 +92,7 @@ pub async fn delete(db: &impl ConnectionTrait, which: Condition) -> Result<Vec<i
             .add(which.clone());
         Entity::delete_many().filter(of_chunk).exec(db).await?;
     }
-    sealed_period::grow(db, growth).await?;
-    Ok(numbers)
+    Ok(growth)
 }
 
 /// Leaves an existing row of the same member unchanged.

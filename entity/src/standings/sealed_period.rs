@@ -1,12 +1,12 @@
 //! Sealed standings: those of past periods that have left Redis.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::standings_id::StandingsId;
 use ranking::window::Period;
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::{ExprTrait, OnConflict};
-use sea_orm::{ActiveValue::Set, Condition, NotSet};
+use sea_orm::{ActiveValue::Set, Condition, NotSet, QueryOrder, QuerySelect};
 
 use crate::sql::insert_chunked;
 
@@ -35,7 +35,7 @@ pub struct Model {
     pub label: String,
     /// Time at which the first entry was stored, in Unix milliseconds.
     pub sealed_at_ms: i64,
-    /// The number of entries. [`crate::standings::sealed_entry`] keeps it.
+    /// The number of entries. A transaction that adds or deletes some calls [`grow`].
     pub size: i64,
     /// The number of transactions that corrected entries.
     pub corrections: i64,
@@ -103,13 +103,44 @@ pub async fn number(
     insert_chunked::<Entity, _>(db, standings.iter().map(row).collect(), Some(known)).await
 }
 
-/// Adds to the sizes of standings, by number; in the order of the numbers, so that transactions
-/// that lock the same rows wait for each other in turn.
-pub(super) async fn grow(
-    db: &impl ConnectionTrait,
-    growth: BTreeMap<i64, i64>,
-) -> Result<(), DbErr> {
-    for (no, entries) in growth.into_iter().filter(|(_, entries)| *entries != 0) {
+/// The entries that were added to standings, less those that were deleted, by number.
+#[derive(Debug, Default)]
+#[must_use = "the sizes of the standings must follow"]
+pub struct Growth(pub(super) BTreeMap<i64, i64>);
+
+impl Growth {
+    /// The numbers of the standings.
+    pub fn standings(&self) -> impl Iterator<Item = i64> {
+        self.0.keys().copied()
+    }
+
+    /// Adds those of another step.
+    pub fn add(&mut self, other: Self) {
+        for (no, entries) in other.0 {
+            *self.0.entry(no).or_default() += entries;
+        }
+    }
+}
+
+/// Takes the locks of standings, by number. Transactions that take them in this order, once each,
+/// wait for each other in turn.
+pub async fn lock(db: &impl ConnectionTrait, numbers: &BTreeSet<i64>) -> Result<(), DbErr> {
+    let numbers: Vec<i64> = numbers.iter().copied().collect();
+    for chunk in numbers.chunks(ROWS_MAX) {
+        let rows = Entity::find()
+            .select_only()
+            .column(Column::No)
+            .filter(Column::No.is_in(chunk.iter().copied()))
+            .order_by_asc(Column::No)
+            .lock_exclusive();
+        rows.into_tuple::<i64>().all(db).await?;
+    }
+    Ok(())
+}
+
+/// Adds to the sizes of standings, in the order of their numbers.
+pub async fn grow(db: &impl ConnectionTrait, growth: Growth) -> Result<(), DbErr> {
+    for (no, entries) in growth.0.into_iter().filter(|(_, entries)| *entries != 0) {
         Entity::update_many()
             .col_expr(Column::Size, Expr::col(Column::Size).add(entries))
             .filter(Column::No.eq(no))

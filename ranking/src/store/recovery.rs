@@ -333,37 +333,23 @@ impl Recovery {
     }
 
     /// Sets the head, which reopens the partition in an epoch, and gives up the right to recover
-    /// it.
-    pub async fn finish(&self, seq: u64, commit: &str, epoch: u64, clock_ms: i64) -> Result<()> {
-        self.reopen(Writes::default(), (seq, commit), epoch, clock_ms).await
-    }
-
-    /// As [`Self::finish`], with an empty log, as SQL has all up to the head: readers of the log
-    /// begin there.
-    pub async fn finish_settled(
+    /// it. If SQL has all up to the head and the log is empty, its readers begin there.
+    pub async fn finish(
         &self,
-        seq: u64,
-        commit: &str,
-        epoch: u64,
-        clock_ms: i64,
-    ) -> Result<()> {
-        let mut writes = Writes::default();
-        writes.push("SET", &self.store.keys().settled(self.partition), vec![seq.to_string()]);
-        self.reopen(writes, (seq, commit), epoch, clock_ms).await
-    }
-
-    async fn reopen(
-        &self,
-        mut writes: Writes,
         (seq, commit): (u64, &str),
         epoch: u64,
         clock_ms: i64,
+        is_settled: bool,
     ) -> Result<()> {
         let (commit, run_id) = (commit.to_owned(), self.run_id.to_string());
         let deployment = self.store.deployment().to_owned();
         let head = Head { seq, commit, clock_ms, epoch, deployment, run_id };
-        writes.push("SET", &self.store.keys().head(self.partition), vec![head.to_text()]);
-        writes.drop_key(&self.store.keys().recovery(self.partition));
+        let (keys, mut writes) = (self.store.keys(), Writes::default());
+        if is_settled {
+            writes.push("SET", &keys.settled(self.partition), vec![seq.to_string()]);
+        }
+        writes.push("SET", &keys.head(self.partition), vec![head.to_text()]);
+        writes.drop_key(&keys.recovery(self.partition));
         self.apply(&writes).await
     }
 

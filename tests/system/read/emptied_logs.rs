@@ -40,7 +40,7 @@ async fn an_emptied_log_is_read_by_those_who_never_read_it() {
     check_a_new_reader(&deployment).await;
     deployment.flush_redis().await;
     check_a_new_reader(&deployment).await;
-    // Another program writes to the logs: they begin anew.
+    // Another program writes to the logs, so new ones take their place.
     submit_durably(&api, "b", json!([{ "member": "bob", "score": 2 }])).await;
     let logs: Vec<String> = deployment.ask_redis(&["KEYS", "laurel:{*}:log"]).await;
     for log in &logs {

@@ -194,8 +194,8 @@ impl Rows {
             Some(standing::replace()),
         )
         .await?;
-        sealed_entry::insert(transaction, self.sealed, sealed_entry::replace()).await?;
-        // The rows were spoiled, and perhaps the sizes with them.
+        // The rows were spoiled, and perhaps the sizes with them: all are counted.
+        let _ = sealed_entry::insert(transaction, self.sealed, sealed_entry::replace()).await?;
         sealed_period::recount(transaction, sealed).await?;
         let archived = self.archived.into_iter().map(IntoActiveModel::into_active_model);
         insert_chunked::<archived_entry::Entity, _>(

@@ -2,7 +2,7 @@
 //! entry, and removals delete it. Voids that would need a fold from the start are refused
 //! beforehand.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ranking::board::Board;
 use ranking::board::State;
@@ -18,22 +18,22 @@ use sea_orm::{
     QueryTrait,
 };
 
-use super::{AffectedEntries, sealing_until_ms};
+use super::{AffectedEntries, Corrected, sealing_until_ms};
 use crate::partition::HistoryTransaction;
+use entity::standings::sealed_period::Growth;
 use entity::standings::{sealed_entry, sealed_period};
 
-/// Folds a member's events onto its sealed entries of periods with archived events. Returns the
-/// numbers of the standings that it corrected.
+/// Folds a member's events onto its sealed entries of periods with archived events.
 pub(super) async fn fold_onto(
     within: HistoryTransaction<'_>,
     board: &Board,
     member: &MemberId,
     concerned: &AffectedEntries<'_>,
-) -> Result<Vec<i64>, DbErr> {
-    let mut corrected = BTreeSet::new();
+    corrected: &mut Corrected,
+) -> Result<(), DbErr> {
     let last_removal = concerned.events.iter().rposition(|event| event.kind == EventKind::Removal);
     if last_removal.is_some() {
-        corrected.extend(remove(within.db, board, member).await?);
+        corrected.deleted(remove(within.db, board, member).await?);
     }
     let late = &concerned.events[last_removal.map_or(0, |place| place + 1)..];
     let mut periods = Periods::default();
@@ -84,19 +84,18 @@ pub(super) async fn fold_onto(
             seq: concerned.seq as i64,
         };
         rows.push(row);
-        corrected.insert(no);
+        corrected.standings.insert(no);
     }
-    sealed_entry::insert(within.db, rows, sealed_entry::replace()).await?;
-    Ok(corrected.into_iter().collect())
+    corrected.growth.add(sealed_entry::insert(within.db, rows, sealed_entry::replace()).await?);
+    Ok(())
 }
 
-/// Deletes all sealed entries of a member; scores after the removal are added later. Returns the
-/// numbers of the standings that it was in.
+/// Deletes all sealed entries of a member; scores after the removal are added later.
 async fn remove(
     transaction: &DatabaseTransaction,
     board: &Board,
     member: &MemberId,
-) -> Result<Vec<i64>, DbErr> {
+) -> Result<Growth, DbErr> {
     let of_board = sealed_period::Entity::find()
         .select_only()
         .column(sealed_period::Column::No)
