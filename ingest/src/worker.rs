@@ -27,8 +27,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The requests of a batch that are under way at a time.
 const REQUESTS_AT_ONCE: usize = 4;
 
-/// How often in a row nothing has to be left with `once`. Messages may be on their way here when the
-/// broker says for the first time that none waits.
+/// How often in a row nothing has to be left with `once`. Messages may be on their way here when
+/// the broker says for the first time that none waits.
 const LOOKS: usize = 2;
 
 /// How often the broker is asked how much is left.

@@ -139,7 +139,7 @@ async fn the_way_to_the_server_is_protected_and_no_password_of_it_is_shown() {
     let mut help = run("http://u:cret@h", "false", "info");
     let output = help.arg("--help").output().unwrap();
     assert!(output.status.success() && !String::from_utf8_lossy(&output.stdout).contains("cret"));
-    // Nobody listens there: the program waits, and says so.
+    // No server listens there: the program waits, and says so.
     let vacant = tests::servers::redis_cluster::free_port();
     let to = format!("http://u:cret@127.0.0.1:{vacant}/?token=cret");
     let mut command = run(&to, "true", "trace");

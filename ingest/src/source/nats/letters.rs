@@ -85,9 +85,9 @@ fn fits(filter: &str, subject: &str) -> bool {
     parts.next().is_none()
 }
 
-/// The letter of a message: its headers and bytes, with the reason. A message that is as long as the
-/// server allows leaves no room for the reason. Then its end is cut off, and its own headers are
-/// left out if that is not enough; a header says so by the length of the whole.
+/// The letter of a message: its headers and bytes, with the reason. A message that is as long as
+/// the server allows leaves no room for the reason. Then its end is cut off, and its own headers
+/// are left out if that is not enough; a header says so by the length of the whole.
 pub(super) fn letter(
     delivery: &Delivery,
     message: &Message,
