@@ -32,7 +32,7 @@ pub use live::LiveSettings;
 pub use log::LogSettings;
 pub use retention::RetentionSettings;
 pub use server::{CacheSettings, DailyDiffSettings, DiffAt, Friendships, HttpSettings, MembersFor};
-pub use sql::{PoolSettings, SqlSettings};
+pub use sql::{CleartextSettings, PoolSettings, SqlSettings};
 pub use stores::Settings;
 pub use submissions::SubmissionSettings;
 

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use engine::settings::{IngestSettings, LogSettings};
+use engine::settings::{CleartextSettings, IngestSettings, LogSettings};
 
 use metrics::Metrics;
 use server::Server;
@@ -50,6 +50,8 @@ struct Arguments {
     once: bool,
     #[command(flatten)]
     ingest: IngestSettings,
+    #[command(flatten)]
+    cleartext: CleartextSettings,
     #[command(flatten)]
     log: LogSettings,
 }
@@ -73,13 +75,13 @@ fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> Result<()> {
-    let Arguments { once, ingest: settings, log } = arguments;
+    let Arguments { once, ingest: settings, cleartext, log } = arguments;
     log.start("info")?;
     // Other crates of the build may bring a second provider, and then none is the default.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let stop = Stop::new().context("signals cannot be caught")?;
     let opening = Opening::new(&settings)?;
-    let server = Server::new(&settings)?;
+    let server = Server::new(&settings, &cleartext)?;
     let metrics = Arc::new(Metrics::new(opening.place()));
     if let Some(address) = settings.ingest_operations_listen {
         operations::listen(address, metrics.clone()).await?;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use hyper::body::Bytes;
+
 /// The longest message that is read, in bytes; a longer one is a dead letter.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
@@ -12,7 +14,7 @@ pub(crate) struct Message {
     pub(crate) position: String,
     /// Its routing key or subject.
     pub(crate) subject: String,
-    pub(crate) payload: Vec<u8>,
+    pub(crate) payload: Bytes,
     pub(crate) content_type: Option<String>,
     /// The attributes of a CloudEvent in its headers, without their prefix.
     pub(crate) attributes: BTreeMap<String, String>,

@@ -123,10 +123,10 @@ impl Metrics {
         self.under_way.set(lag.under_way as i64);
     }
 
-    /// Notes that nothing is taken for the moment, and why; says so once.
+    /// Notes that nothing is taken for the moment, and why; says so once for each reason.
     pub(crate) fn pause(&self, why: String) {
         let mut known = self.why.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.is_none() {
+        if known.as_ref() != Some(&why) {
             tracing::warn!("paused: {why}");
         }
         *known = Some(why);

@@ -9,7 +9,11 @@ mod token;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use engine::settings::{IngestAck, IngestSettings};
+use engine::settings::redacted::Redacted;
+use engine::settings::{CleartextSettings, IngestAck, IngestSettings};
+use hyper::body::Bytes;
+use ranking::store::server::address::is_loopback;
+use reqwest::Response;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use url::Url;
 
@@ -35,6 +39,12 @@ const SERVER_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest time for an answer: longer than the server's own.
 const SERVER_ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
 
+/// The longest answer that is read, in bytes: a thousand results with an error each.
+const SERVER_ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// The accepted form of the server's address.
+const EXPECTED: &str = "expected the address of a server of Laurel, such as http://127.0.0.1:8000";
+
 /// The server, and the right to submit to it.
 pub(crate) struct Server {
     client: reqwest::Client,
@@ -43,28 +53,40 @@ pub(crate) struct Server {
     ack: &'static str,
 }
 
-/// The state of the server at the start.
+/// The state of the server.
 pub(crate) enum Readiness {
     /// It takes scores by this token.
     Ready,
     /// It does not answer for the moment.
     Away(String),
+    /// It is no server of Laurel, or none that takes such requests.
+    Wrong(String),
 }
 
 impl Server {
     /// The server that the settings name; nothing is sent yet.
     ///
     /// # Errors
-    /// If its address is none, or the file of the token cannot be read.
-    pub(crate) fn new(settings: &IngestSettings) -> Result<Self> {
-        let invalid = || {
-            let shown = &settings.to;
-            format!(
-                "invalid LAUREL_INGEST_TO {shown:?}: expected an address such as http://127.0.0.1:8000"
+    /// If its address is none, if the way there is in clear text and may leave this machine, or if
+    /// the file of the token cannot be read. No message shows a password.
+    pub(crate) fn new(settings: &IngestSettings, cleartext: &CleartextSettings) -> Result<Self> {
+        let to = settings.to.as_str();
+        let invalid = |why: &str| format!("invalid LAUREL_INGEST_TO {}: {why}", Redacted(to));
+        let mut url = Url::parse(to).ok().with_context(|| invalid(EXPECTED))?;
+        ensure!(matches!(url.scheme(), "http" | "https"), invalid(EXPECTED));
+        let host = url.host_str().unwrap_or_default();
+        ensure!(
+            url.scheme() == "https" || is_loopback(host) || cleartext.allow_cleartext,
+            invalid(
+                "the token and the scores would go in clear text: expected https://, a server on this machine, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read"
             )
-        };
-        let mut url = Url::parse(&settings.to).with_context(invalid)?;
-        ensure!(matches!(url.scheme(), "http" | "https"), invalid());
+        );
+        let token = Token::new(settings)?;
+        let has_login = !url.username().is_empty() || url.password().is_some();
+        ensure!(
+            !has_login || token.text().is_none(),
+            invalid("it has a name or a password beside the access token: expected one of them")
+        );
         if url.path() == "/" {
             url.set_path("/graphql");
         }
@@ -75,7 +97,7 @@ impl Server {
         Ok(Self {
             client: client.build().context("no client of HTTP can be made")?,
             url,
-            token: Token::new(settings)?,
+            token,
             ack: match settings.ack {
                 IngestAck::Durable => "DURABLE",
                 IngestAck::Applied => "APPLIED",
@@ -84,26 +106,28 @@ impl Server {
     }
 
     /// Asks whether the server takes scores by this token. No score is sent: the server looks at
-    /// the token first, and then refuses the empty list.
+    /// the token first, and then its mutation refuses the empty list.
     ///
     /// # Errors
-    /// If it refuses the token, or is no server of Laurel.
+    /// If it refuses the token.
     pub(crate) async fn check(&self) -> Result<Readiness> {
-        match self.send("none", &[]).await {
-            Sent::Results(_) => Ok(Readiness::Ready),
-            Sent::Failed(fault) => match fault.code.as_str() {
-                "BAD_USER_INPUT" => Ok(Readiness::Ready),
-                "UNAUTHENTICATED" | "EXPIRED_TOKEN" | "FORBIDDEN" => {
-                    bail!("the server refuses the access token: {}", fault.reason)
-                }
-                _ => Ok(Readiness::Away(fault.reason)),
-            },
-            Sent::Foreign(told) => bail!("{} is no server of Laurel: it answers {told}", self.url),
-        }
+        Ok(match self.send("none", &[]).await? {
+            Sent::Results(_) => Readiness::Ready,
+            Sent::Refused(fault) if fault.code == "BAD_USER_INPUT" => Readiness::Ready,
+            Sent::Refused(fault) if fault.code == "FORBIDDEN" => {
+                bail!("the server refuses the access token: {}", fault.reason)
+            }
+            Sent::Refused(fault) | Sent::Unread(fault) | Sent::Token(fault) => {
+                Readiness::Wrong(self.wrong(&format!("{}: {}", fault.code, fault.reason)))
+            }
+            Sent::Away(fault) => Readiness::Away(fault.reason),
+            Sent::Foreign(told) => Readiness::Wrong(self.wrong(&told)),
+        })
     }
 
     /// Submits scores of one board, and returns an answer for each. A request that is refused as a
-    /// whole is halved until the faulty scores are alone.
+    /// whole is halved until the faulty scores are alone; before one of them is refused, the server
+    /// is asked whether it takes scores at all.
     ///
     /// # Errors
     /// If the server refuses the token.
@@ -112,45 +136,41 @@ impl Server {
         let all = 0..scores.len();
         let mut left = vec![all];
         while let Some(range) = left.pop() {
-            let fault = match self.send(board, &scores[range.clone()]).await {
+            let answer = match self.send(board, &scores[range.clone()]).await? {
                 Sent::Results(results) if results.len() == range.len() => {
                     for (index, result) in range.zip(results) {
                         answers[index] = Some(result);
                     }
                     continue;
                 }
-                Sent::Results(_) => unavailable("the server answered for another number of scores"),
-                Sent::Foreign(told) => unavailable(&format!("the server answers {told}")),
-                Sent::Failed(fault) => fault,
-            };
-            let every = |answer: Answer| range.clone().map(move |index| (index, answer.clone()));
-            let told: Vec<(usize, Answer)> = match fault.code.as_str() {
-                "UNAVAILABLE" | "TIMEOUT" | "RATE_LIMITED" | "INTERNAL" => {
-                    every(Answer::Again(fault)).collect()
+                Sent::Results(_) => {
+                    Answer::Again(unavailable("the server answered for another number of scores"))
                 }
-                "UNAUTHENTICATED" | "EXPIRED_TOKEN" => {
-                    self.token.renew().context(fault.reason)?;
-                    left.push(range);
-                    continue;
-                }
-                "NOT_FOUND" => every(Answer::Refused(fault)).collect(),
-                "FORBIDDEN" if matches!(self.check().await?, Readiness::Away(_)) => {
-                    every(Answer::Again(fault)).collect()
-                }
-                _ if range.len() > 1 => {
+                Sent::Foreign(told) => Answer::Again(unavailable(&self.wrong(&told))),
+                Sent::Away(fault) | Sent::Token(fault) => Answer::Again(fault),
+                Sent::Refused(fault) if fault.code == "NOT_FOUND" => Answer::Refused(fault),
+                Sent::Refused(_) | Sent::Unread(_) if range.len() > 1 => {
                     let middle = range.start + range.len() / 2;
                     left.extend([range.start..middle, middle..range.end]);
                     continue;
                 }
-                _ => every(Answer::Refused(fault)).collect(),
+                Sent::Refused(fault) | Sent::Unread(fault) => match self.check().await? {
+                    Readiness::Ready => Answer::Refused(fault),
+                    Readiness::Away(why) | Readiness::Wrong(why) => {
+                        Answer::Again(unavailable(&why))
+                    }
+                },
             };
-            told.into_iter().for_each(|(index, answer)| answers[index] = Some(answer));
+            range.for_each(|index| answers[index] = Some(answer.clone()));
         }
         Ok(answers.into_iter().map(|answer| answer.expect("each range was answered for")).collect())
     }
 
-    /// Sends one request.
-    async fn send(&self, board: &str, scores: &[&Score]) -> Sent {
+    /// Sends one request, by another token if this one is refused and its file has a new one.
+    ///
+    /// # Errors
+    /// If the server refuses the new token too.
+    async fn send(&self, board: &str, scores: &[&Score]) -> Result<Sent> {
         let scores: Vec<&str> = scores.iter().map(|score| &*score.input).collect();
         let (query, ack) = (serde_json::json!(SUBMIT), self.ack);
         let body = format!(
@@ -158,23 +178,57 @@ impl Server {
             serde_json::json!(board),
             scores.join(",")
         );
+        let body = Bytes::from(body);
+        loop {
+            let token = self.token.text();
+            match self.post(body.clone(), token.as_deref()).await {
+                Sent::Token(fault) => {
+                    self.token.renew(token.as_deref()).context(fault.reason)?;
+                }
+                sent => return Ok(sent),
+            }
+        }
+    }
+
+    async fn post(&self, body: Bytes, token: Option<&str>) -> Sent {
         let mut request =
             self.client.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
-        if let Some(token) = self.token.text() {
+        if let Some(token) = token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
         let answered = async {
             let response = request.body(body).send().await?;
-            Ok::<_, reqwest::Error>((response.status(), response.bytes().await?))
+            let (status, headers) = (response.status(), response.headers().clone());
+            Ok::<_, reqwest::Error>((status, headers, read_body(response).await?))
         };
         match answered.await {
-            Ok((status, body)) => read_answer(status, &body),
+            Ok((status, headers, Some(body))) => read_answer(status, &headers, &body),
+            Ok((status, ..)) => {
+                Sent::Foreign(format!("{status} with more than {SERVER_ANSWER_BYTES_MAX} bytes"))
+            }
             Err(error) => {
                 let error = anyhow::Error::from(error.without_url());
-                Sent::Failed(unavailable(&format!("the server does not answer: {error:#}")))
+                Sent::Away(unavailable(&format!("the server does not answer: {error:#}")))
             }
         }
     }
+
+    /// The fault of an address, in words.
+    fn wrong(&self, told: &str) -> String {
+        format!("LAUREL_INGEST_TO {} answers {told}: {EXPECTED}", Redacted(self.url.as_str()))
+    }
+}
+
+/// Reads the body of an answer; `None` if it is too long.
+async fn read_body(mut response: Response) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut body = vec![];
+    while let Some(part) = response.chunk().await? {
+        if body.len() + part.len() > SERVER_ANSWER_BYTES_MAX {
+            return Ok(None);
+        }
+        body.extend_from_slice(&part);
+    }
+    Ok(Some(body))
 }
 
 fn unavailable(reason: &str) -> Fault {

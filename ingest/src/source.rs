@@ -1,6 +1,7 @@
 //! Brokers behind one trait: the next batch, its end, its dead letters, and what is left.
 //!
 //! A broker hands a batch out again unless it was settled, so a source keeps no state of its own.
+//! A batch is bounded in messages and in bytes, and so is all that a broker hands out ahead.
 
 pub(crate) mod address;
 mod nats;
@@ -8,6 +9,7 @@ mod rabbitmq;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
@@ -22,6 +24,10 @@ pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The batches that a broker hands out ahead of those that are settled.
 pub(crate) const PREFETCH_BATCHES: u16 = 4;
+
+/// The dead letters that are sent before the broker has to confirm them. The client of NATS waits
+/// for ever where more than 5,000 are not confirmed.
+const LETTERS_AT_ONCE: usize = 256;
 
 /// The longest time for one answer of a broker.
 pub(crate) const BROKER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -89,8 +95,14 @@ pub(crate) struct Opening {
     address: Address,
     pub(crate) dead_letters: Option<String>,
     batch: u16,
+    /// The bytes of messages that are held, in a batch and ahead of it.
+    bytes_max: usize,
+    /// Those of a batch, unless one message alone has more.
+    batch_bytes: usize,
     linger: Duration,
     ca: Option<PathBuf>,
+    /// The progress of the consumer that a connection to NATS has found.
+    floor: Arc<nats::Floor>,
 }
 
 impl Opening {
@@ -102,12 +114,16 @@ impl Opening {
         let from = settings.from.as_ref().context(
             "no queue is named: expected --from, or LAUREL_INGEST_FROM, such as nats://127.0.0.1:4222/SCORES?consumer=laurel",
         )?;
+        let bytes_max = usize::try_from(settings.bytes).unwrap_or(usize::MAX);
         Ok(Self {
             address: Address::parse(from.as_str())?,
             dead_letters: settings.dead_letters.clone(),
             batch: settings.batch,
+            bytes_max,
+            batch_bytes: bytes_max / usize::from(PREFETCH_BATCHES),
             linger: Duration::from_millis(settings.linger_ms),
             ca: settings.ca.clone(),
+            floor: Arc::default(),
         })
     }
 

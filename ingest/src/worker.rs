@@ -27,6 +27,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The requests of a batch that are under way at a time.
 const REQUESTS_AT_ONCE: usize = 4;
 
+/// How often in a row nothing has to be left with `once`. Messages may be on their way here when
+/// the broker says for the first time that none waits.
+const LOOKS: usize = 2;
+
 /// How often the broker is asked how much is left.
 const LAG_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -67,8 +71,8 @@ impl Worker {
     /// Works until a signal, or with `once` until nothing is left.
     ///
     /// # Errors
-    /// If the server refuses the token, the settings do not fit the broker, or a message is refused
-    /// and there is no place for it.
+    /// If the server refuses the token or is another one at the start, the settings do not fit the
+    /// broker, or a message is refused and there is no place for it.
     pub(crate) async fn run(&mut self) -> Result<()> {
         let stop = self.stop.clone();
         tokio::select! {
@@ -82,8 +86,12 @@ impl Worker {
 
     async fn work(&mut self) -> Result<()> {
         let mut pauses = Pauses(PAUSE_MIN);
-        while let Readiness::Away(why) = self.server.check().await? {
-            self.metrics.pause(why);
+        loop {
+            match self.server.check().await? {
+                Readiness::Ready => break,
+                Readiness::Wrong(why) => return Err(anyhow!(why)),
+                Readiness::Away(why) => self.metrics.pause(why),
+            }
             if !self.rest(&mut pauses).await {
                 return Ok(());
             }
@@ -126,6 +134,7 @@ impl Worker {
 
     /// Works through an open source.
     async fn drain(&mut self, source: &mut dyn Source, pauses: &mut Pauses) -> Result<(), Trouble> {
+        let mut looks = 0;
         loop {
             let batch = tokio::select! {
                 biased;
@@ -139,7 +148,9 @@ impl Worker {
                 self.metrics.lags(lag);
                 self.asked_at = Some(Instant::now());
                 // Messages of a consumer that died are handed out again, so it waits for them.
-                if self.once && batch.is_empty() && (lag.waiting, lag.under_way) == (0, 0) {
+                let is_empty = batch.is_empty() && (lag.waiting, lag.under_way) == (0, 0);
+                looks = if is_empty { looks + 1 } else { 0 };
+                if self.once && looks == LOOKS {
                     return Ok(());
                 }
             }

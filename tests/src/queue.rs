@@ -170,17 +170,11 @@ impl Queue {
 
     /// The program with this queue, a server, and a place for dead letters.
     pub fn ingest(&self, deployment: &Deployment, to: &str, token: &str) -> Command {
-        let mut command = program::command(program::INGEST);
-        command
-            .args(["--from", &self.url(), "--to", to, "--dead-letters", DEAD])
-            .env("LAUREL_INGEST_BATCH", "100")
-            .env("LAUREL_INGEST_TOKEN", token)
-            .current_dir(deployment.path("."))
-            .stdin(std::process::Stdio::null());
-        command
+        ingest_from(&self.url(), deployment, to, token)
     }
 
-    async fn jetstream(&self) -> jetstream::Context {
+    /// JetStream, once it answers.
+    pub async fn jetstream(&self) -> jetstream::Context {
         let Self::Nats(server) = self else { panic!("it is no NATS") };
         until("NATS answers", async || {
             let client = async_nats::connect(server.url()).await.ok()?;
@@ -193,7 +187,8 @@ impl Queue {
         .await
     }
 
-    async fn channel(&self) -> (Connection, Channel) {
+    /// A channel with confirms, once RabbitMQ answers.
+    pub async fn channel(&self) -> (Connection, Channel) {
         let Self::RabbitMq(server) = self else { panic!("it is no RabbitMQ") };
         let url = format!("{}/%2f", server.url());
         until("RabbitMQ answers", async || {
@@ -205,6 +200,18 @@ impl Queue {
         })
         .await
     }
+}
+
+/// The program with the address of a queue, a server, and a place for dead letters.
+pub fn ingest_from(from: &str, deployment: &Deployment, to: &str, token: &str) -> Command {
+    let mut command = program::command(program::INGEST);
+    command
+        .args(["--from", from, "--to", to, "--dead-letters", DEAD])
+        .env("LAUREL_INGEST_BATCH", "100")
+        .env("LAUREL_INGEST_TOKEN", token)
+        .current_dir(deployment.path("."))
+        .stdin(std::process::Stdio::null());
+    command
 }
 
 /// The properties of a message; it has the time of now, in seconds.

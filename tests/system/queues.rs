@@ -3,4 +3,8 @@
 mod crashes;
 mod formats;
 mod game;
+mod operations;
+mod rabbitmq;
 mod refusals;
+mod servers;
+mod streams;

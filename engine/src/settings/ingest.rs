@@ -12,6 +12,12 @@ pub const INGEST_BATCH_MAX: u16 = 10_000;
 /// The longest wait for a batch to fill, in milliseconds.
 pub const INGEST_LINGER_MAX_MS: u64 = 10_000;
 
+/// The least memory for messages that are held, in bytes.
+pub const INGEST_BYTES_MIN: u64 = 4 << 20;
+
+/// The most memory for messages that are held, in bytes.
+pub const INGEST_BYTES_MAX: u64 = 16 << 30;
+
 /// The queue that scores come from, and the server that takes them.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Ingest")]
@@ -21,14 +27,16 @@ pub struct IngestSettings {
     /// credentials=FILE if need be.
     #[arg(long, env = "LAUREL_INGEST_FROM", hide_env_values = true, value_name = "URL")]
     pub from: Option<Secret>,
-    /// The server that takes the scores.
+    /// The server that takes the scores. The way there is encrypted or does not leave this machine,
+    /// unless LAUREL_ALLOW_CLEARTEXT is true.
     #[arg(
         long,
         env = "LAUREL_INGEST_TO",
+        hide_env_values = true,
         default_value = "http://127.0.0.1:8000",
         value_name = "URL"
     )]
-    pub to: String,
+    pub to: Secret,
     /// An access token of scope submit. Other users of the machine may see a flag: prefer the
     /// variable or a file.
     #[arg(
@@ -62,6 +70,11 @@ pub struct IngestSettings {
     /// four times as many ahead.
     #[arg(long, env = "LAUREL_INGEST_BATCH", default_value_t = 1000, value_name = "MESSAGES", value_parser = clap::value_parser!(u16).range(1..=INGEST_BATCH_MAX as i64))]
     pub batch: u16,
+    /// The memory for messages that are held, in bytes, 4 MiB to 16 GiB. A batch has at most a
+    /// quarter of it, unless one message alone has more; the rest is for messages that the broker
+    /// hands out ahead.
+    #[arg(long, env = "LAUREL_INGEST_BYTES", default_value_t = 64 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(INGEST_BYTES_MIN..=INGEST_BYTES_MAX))]
+    pub bytes: u64,
     /// The longest wait for a batch to fill, in milliseconds, 0 to 10,000.
     #[arg(long, env = "LAUREL_INGEST_LINGER_MS", default_value_t = 20, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=INGEST_LINGER_MAX_MS))]
     pub linger_ms: u64,

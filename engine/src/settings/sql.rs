@@ -43,6 +43,16 @@ const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(20);
 /// As [`IDLE_TRANSACTION_TIMEOUT`], for batch jobs, which compute while they hold a view.
 pub const IDLE_JOB_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// The ways to other machines.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Stores")]
+pub struct CleartextSettings {
+    /// Lets a database and Redis on other machines, and the server that scores of a queue go to, be
+    /// reached in clear text, for a network that no stranger can read.
+    #[arg(long, env = "LAUREL_ALLOW_CLEARTEXT", default_value_t = false, action = clap::ArgAction::Set)]
+    pub allow_cleartext: bool,
+}
+
 /// The address of SQL.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Stores")]
@@ -59,10 +69,9 @@ pub struct SqlSettings {
     /// which has one writer at a time, gets at most 8.
     #[arg(long, env = "LAUREL_SQL_CONNECTIONS", default_value_t = CONNECTIONS_DEFAULT, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub sql_connections: u32,
-    /// Lets a database and Redis on other machines be reached in clear text, for a network that no
-    /// stranger can read.
-    #[arg(long, env = "LAUREL_ALLOW_CLEARTEXT", default_value_t = false, action = clap::ArgAction::Set)]
-    pub allow_cleartext: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "a doc comment here would replace the help of the command")]
+    pub cleartext: CleartextSettings,
     /// The time that a transaction may do nothing before a server ends it.
     #[arg(skip = IDLE_TRANSACTION_TIMEOUT)]
     pub idle_transaction_timeout: Duration,
@@ -101,7 +110,7 @@ impl SqlSettings {
             data_dir,
             database_url,
             sql_connections: CONNECTIONS_DEFAULT,
-            allow_cleartext: false,
+            cleartext: CleartextSettings { allow_cleartext: false },
             idle_transaction_timeout: IDLE_TRANSACTION_TIMEOUT,
         }
     }
@@ -211,7 +220,7 @@ impl SqlSettings {
             true => return Err(server::refused(&url, "sqlite://path").into()),
             false => {
                 let limits = Limits { statement: timeout, idle: self.idle_transaction_timeout };
-                server::options(&url, limits, self.allow_cleartext)?
+                server::options(&url, limits, self.cleartext.allow_cleartext)?
             }
         };
         let count = if is_sqlite { count.min(SQLITE_CONNECTIONS_MAX) } else { count };
@@ -303,7 +312,8 @@ mod tests {
 
     fn settings(url: &str, allow_cleartext: bool) -> SqlSettings {
         let database_url = Some(url.to_owned());
-        SqlSettings { allow_cleartext, ..SqlSettings::new(PathBuf::new(), database_url) }
+        let cleartext = CleartextSettings { allow_cleartext };
+        SqlSettings { cleartext, ..SqlSettings::new(PathBuf::new(), database_url) }
     }
 
     #[test]

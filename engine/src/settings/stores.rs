@@ -193,7 +193,7 @@ impl Settings {
             .or_else(|| private_redis.as_ref().map(|redis| redis.url()))
             .unwrap_or_default();
         let timeout = Duration::from_millis(self.redis_timeout_ms);
-        let allows_cleartext = self.sql.allow_cleartext;
+        let allows_cleartext = self.sql.cleartext.allow_cleartext;
         let address = Address { url, authorities, allows_cleartext };
         let store = Store::new(&address, keys, partitions, timeout)?;
         store.belong_to(&row.identity);

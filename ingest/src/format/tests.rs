@@ -1,5 +1,6 @@
 //! A message in each of the formats means the same score as `submitScores`.
 
+use hyper::body::Bytes;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -127,7 +128,7 @@ impl Case {
         let known = self.id.clone().unwrap_or_else(|| "i".to_owned());
         let around = match form {
             Form::Object | Form::Array => {
-                message.payload = data.to_string().into_bytes();
+                message.payload = data.to_string().into();
                 message.at_ms = Some(if at { self.at_ms } else { 7 });
                 message.id = self.id.clone().filter(|_| id);
                 message.id.clone()
@@ -141,13 +142,13 @@ impl Case {
                 if at {
                     event["time"] = json!(time);
                 }
-                message.payload = event.to_string().into_bytes();
+                message.payload = event.to_string().into();
                 message.at_ms = Some(7);
                 Some(format!("/games {known}"))
             }
             Form::Binary => {
                 message.content_type = Some("application/json".into());
-                message.payload = data.to_string().into_bytes();
+                message.payload = data.to_string().into();
                 message.at_ms = Some(7);
                 let mut attributes = vec![
                     ("specversion", "1.0"),
@@ -194,7 +195,7 @@ proptest! {
             for payload in [&payload[..], text.as_bytes()] {
                 let content_type = content_type.map(str::to_owned);
                 let message =
-                    Message { payload: payload.to_vec(), content_type, ..Message::default() };
+                    Message { payload: Bytes::copy_from_slice(payload), content_type, ..Message::default() };
                 let reading = read(&message, &Boards::One("b".to_owned()));
                 prop_assert!(reading.fault.is_some() || !reading.scores.is_empty());
             }
@@ -204,8 +205,11 @@ proptest! {
 
 /// The fault of a message with this payload, on the board `b`, with a time of the broker's.
 fn fault(payload: &str) -> Fault {
-    let message =
-        Message { payload: payload.as_bytes().to_vec(), at_ms: Some(7), ..Message::default() };
+    let message = Message {
+        payload: Bytes::copy_from_slice(payload.as_bytes()),
+        at_ms: Some(7),
+        ..Message::default()
+    };
     read(&message, &Boards::One("b".to_owned())).fault.unwrap()
 }
 
@@ -229,8 +233,10 @@ fn a_refused_message_says_what_would_be_accepted() {
     let many = format!("[{}]", vec!["{}"; MESSAGE_SCORES_MAX + 1].join(","));
     assert_eq!(fault(&many).code, "LIMIT_EXCEEDED");
     assert_eq!(fault(&" ".repeat(MESSAGE_BYTES_MAX + 1)).code, "LIMIT_EXCEEDED");
-    let untimed =
-        Message { payload: br#"{"member":"a","score":1}"#.to_vec(), ..Message::default() };
+    let untimed = Message {
+        payload: Bytes::from_static(br#"{"member":"a","score":1}"#),
+        ..Message::default()
+    };
     let told = read(&untimed, &Boards::One("b".to_owned())).fault.unwrap();
     assert!(told.reason.contains("it has no time"), "{told:?}");
     let told = read(&untimed, &Boards::Named).fault.unwrap();
@@ -267,7 +273,7 @@ fn a_fault_of_one_score_spares_the_others() {
 fn a_cloud_event_is_read_by_its_type_and_refused_in_words() {
     let check = |content_type: &str, payload: &str, said: &str| {
         let message = Message {
-            payload: payload.into(),
+            payload: Bytes::copy_from_slice(payload.as_bytes()),
             content_type: Some(content_type.to_owned()),
             at_ms: Some(7),
             ..Message::default()

@@ -34,19 +34,23 @@ impl Token {
         self.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the file again after the server has refused the token.
+    /// Reads the file again after the server has refused a token. Of several requests that were
+    /// refused with the same one, the first reads it for all.
     ///
     /// # Errors
-    /// If it has the same token, or there is no file.
-    pub(super) fn renew(&self) -> Result<()> {
-        let refused = "the server refuses the access token";
-        let Some(file) = &self.file else { bail!(refused) };
-        let text = Some(read(file)?);
+    /// If the file has the refused token, or there is no file.
+    pub(super) fn renew(&self, refused: Option<&str>) -> Result<()> {
         let mut known = self.text.lock().unwrap_or_else(PoisonError::into_inner);
-        if *known == text {
-            bail!("{refused} in {}", file.display());
+        if known.as_deref() != refused {
+            return Ok(());
         }
-        *known = text;
+        let told = "the server refuses the access token";
+        let Some(file) = &self.file else { bail!(told) };
+        let text = read(file)?;
+        if refused == Some(&*text) {
+            bail!("{told} in {}", file.display());
+        }
+        *known = Some(text);
         Ok(())
     }
 }
@@ -59,4 +63,30 @@ fn read(file: &Path) -> Result<String> {
     }
     let text = std::fs::read_to_string(file).with_context(cannot)?;
     Ok(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_were_refused_together_share_the_token_that_is_read_for_them() {
+        let file = std::env::temp_dir().join(format!("laurel-token-{}", std::process::id()));
+        let write = |text: &str| std::fs::write(&file, text).unwrap();
+        write("old\n");
+        let token = Token { file: Some(file.clone()), text: Mutex::new(Some("old".to_owned())) };
+        let refused = token.renew(Some("old")).unwrap_err().to_string();
+        assert!(refused.contains("laurel-token-"), "{refused}");
+        write("new\n");
+        for _ in 0..4 {
+            token.renew(Some("old")).unwrap();
+            assert_eq!(token.text().as_deref(), Some("new"));
+        }
+        token.renew(Some("new")).unwrap_err();
+        write("newer");
+        token.renew(Some("new")).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let given = Token { file: None, text: Mutex::new(Some("given".to_owned())) };
+        given.renew(Some("given")).unwrap_err();
+    }
 }

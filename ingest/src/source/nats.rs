@@ -1,60 +1,62 @@
 //! NATS JetStream: a durable pull consumer with explicit acknowledgements, and dead letters that a
 //! stream has confirmed.
 
-use std::collections::BTreeSet;
+mod consumer;
+mod letters;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use async_nats::header::HeaderMap;
+use async_nats::jetstream::consumer::Consumer;
 use async_nats::jetstream::consumer::pull::{Batch, BatchError, Config};
-use async_nats::jetstream::consumer::{AckPolicy, Consumer};
-use async_nats::jetstream::context::{GetStreamByNameErrorKind, GetStreamErrorKind};
-use async_nats::jetstream::stream::ConsumerErrorKind;
+use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::{AckKind, Context, Message as Delivery};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 use async_trait::async_trait;
 use futures::{Future, StreamExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::address::NatsAddress;
 use super::{
-    BROKER_TIMEOUT, DeadLetter, IDLE_TIMEOUT, KEEP_INTERVAL, Lag, Opening, PREFETCH_BATCHES,
-    Source, Trouble, lost,
+    BROKER_TIMEOUT, DeadLetter, IDLE_TIMEOUT, KEEP_INTERVAL, LETTERS_AT_ONCE, Lag, Opening, Source,
+    Trouble, lost,
 };
 use crate::message::Message;
-
-/// How long the broker waits for an acknowledgement before it hands a message out again.
-/// [`Source::keep`] begins that time again.
-const ACK_WAIT: Duration = Duration::from_secs(60);
+pub(crate) use consumer::Floor;
 
 /// The prefix of a CloudEvent's attributes in headers.
 const CLOUD_EVENT: &str = "ce-";
 
 /// The header of the id that a producer gave a message.
-const MESSAGE_ID: &str = "Nats-Msg-Id";
-
-/// The prefix of headers that are commands to a stream.
-const COMMAND: &str = "Nats-";
+const MESSAGE_ID: &str = "nats-msg-id";
 
 /// The id and the time of a message in the headers of its dead letter, so that it means the same
 /// when it is published again.
 const LETTER_ID: &str = "laurel-message-id";
 const LETTER_TIME: &str = "laurel-time";
 
+/// The server's words where the next message has more bytes than a request has left.
+const TOO_LONG: &str = "Message Size Exceeds MaxBytes";
+
 /// A stream.
 pub(super) struct Nats {
     client: Client,
     context: Context,
     consumer: Consumer<Config>,
-    dead_letters: Option<String>,
+    floor: Arc<Floor>,
+    letters: Option<letters::Place>,
     batch: usize,
+    batch_bytes: usize,
     linger: Duration,
     /// The last batch.
     deliveries: Vec<Delivery>,
 }
 
 impl Nats {
-    /// Connects, looks for the streams, and makes the consumer if it is not there.
+    /// Connects, and looks for the streams and the consumer.
     pub(super) async fn open(opening: &Opening, address: &NatsAddress) -> Result<Self, Trouble> {
         let opened = timeout(BROKER_TIMEOUT, Self::connect(opening, address)).await;
         opened.map_err(|_| lost(anyhow!("NATS does not answer")))?
@@ -84,31 +86,19 @@ impl Nats {
             let is_passing = matches!(error.kind(), GetStreamErrorKind::Request);
             trouble(is_passing, anyhow!("the stream {} cannot be had: {error}", address.stream))
         })?;
-        let ahead = i64::from(opening.batch) * i64::from(PREFETCH_BATCHES);
-        let config = Config {
-            durable_name: Some(address.consumer.clone()),
-            ack_policy: AckPolicy::Explicit,
-            ack_wait: ACK_WAIT,
-            max_ack_pending: ahead,
-            filter_subject: address.subject.clone().unwrap_or_default(),
-            ..Config::default()
+        let consumer = consumer::open(&stream, opening, address).await?;
+        let letters = match &opening.dead_letters {
+            Some(subject) => Some(letters::open(&context, subject, &consumer, address).await?),
+            None => None,
         };
-        let consumer = stream.get_or_create_consumer(&address.consumer, config).await;
-        let consumer: Consumer<Config> = consumer.map_err(|error| {
-            let is_passing =
-                matches!(error.kind(), ConsumerErrorKind::TimedOut | ConsumerErrorKind::Request);
-            trouble(is_passing, anyhow!("the consumer {} cannot be had: {error}", address.consumer))
-        })?;
-        check(&consumer)?;
-        if let Some(subject) = &opening.dead_letters {
-            check_letters(&context, subject, &consumer, address).await?;
-        }
         Ok(Self {
             client,
             context,
             consumer,
-            dead_letters: opening.dead_letters.clone(),
+            floor: opening.floor.clone(),
+            letters,
             batch: opening.batch.into(),
+            batch_bytes: opening.batch_bytes,
             linger: opening.linger,
             deliveries: vec![],
         })
@@ -124,8 +114,11 @@ impl Nats {
         let taking = async {
             let mut asked = asked.await.map_err(lost)?;
             while let Some(delivery) = asked.next().await {
-                let delivery = delivery.map_err(|error| lost(anyhow!("{error}")))?;
-                self.deliveries.push(delivery);
+                match delivery {
+                    Ok(delivery) => self.deliveries.push(delivery),
+                    Err(error) if error.to_string().contains(TOO_LONG) => break,
+                    Err(error) => return Err(lost(anyhow!("{error}"))),
+                }
             }
             Ok(())
         };
@@ -142,17 +135,20 @@ impl Source for Nats {
     async fn next_batch(&mut self) -> Result<Vec<Message>, Trouble> {
         self.deliveries.clear();
         let consumer = self.consumer.clone();
-        let fetch = consumer.fetch().max_messages(self.batch).messages();
-        if self.take(fetch, Duration::ZERO).await? == 0 {
+        let fetch = consumer.fetch().max_messages(self.batch).max_bytes(self.batch_bytes);
+        if self.take(fetch.messages(), Duration::ZERO).await? == 0 {
+            // A message that is longer than all of a batch is taken alone, so nothing bounds it.
             let first = consumer.batch().max_messages(1).expires(IDLE_TIMEOUT).messages();
             if self.take(first, IDLE_TIMEOUT).await? == 0 {
                 return Ok(vec![]);
             }
         }
         let missing = self.batch - self.deliveries.len();
-        if missing > 0 && !self.linger.is_zero() {
-            let more = consumer.batch().max_messages(missing).expires(self.linger).messages();
-            self.take(more, self.linger).await?;
+        let taken: usize = self.deliveries.iter().map(|delivery| delivery.length).sum();
+        let room = self.batch_bytes.saturating_sub(taken);
+        if missing > 0 && room > 0 && !self.linger.is_zero() {
+            let more = consumer.batch().max_messages(missing).max_bytes(room).expires(self.linger);
+            self.take(more.messages(), self.linger).await?;
         }
         self.deliveries.iter().map(message).collect()
     }
@@ -173,22 +169,26 @@ impl Source for Nats {
         batch: &[Message],
         letters: &[DeadLetter],
     ) -> Result<(), Trouble> {
-        let Some(subject) = &self.dead_letters else { return Ok(()) };
-        let mut confirms = vec![];
-        for letter in letters {
-            let delivery = &self.deliveries[letter.index];
-            let headers = headers(delivery, &batch[letter.index], letter)?;
-            let sent = self.context.publish_with_headers(
-                subject.clone(),
-                headers,
-                delivery.payload.clone(),
-            );
-            confirms.push(sent.await.map_err(lost)?);
-        }
-        for confirm in confirms {
-            confirm.await.map_err(|error| {
-                lost(anyhow!("no stream confirms a dead letter on {subject}: {error}"))
-            })?;
+        let Some(place) = self.letters.clone() else { return Ok(()) };
+        let bytes_max = place.bytes_max.min(self.client.max_payload());
+        let mut kept_at = Instant::now();
+        for group in letters.chunks(LETTERS_AT_ONCE) {
+            if kept_at.elapsed() >= self.keep_interval() {
+                self.keep().await?;
+                kept_at = Instant::now();
+            }
+            let mut confirms = vec![];
+            for letter in group {
+                let delivery = &self.deliveries[letter.index];
+                let made = letters::letter(delivery, &batch[letter.index], letter, bytes_max)?;
+                let sent = self.context.publish_with_headers(place.subject.clone(), made.0, made.1);
+                confirms.push(sent.await.map_err(lost)?);
+            }
+            for confirm in confirms {
+                confirm.await.map_err(|error| {
+                    lost(anyhow!("no stream confirms a dead letter on {}: {error}", place.subject))
+                })?;
+            }
         }
         Ok(())
     }
@@ -210,6 +210,7 @@ impl Source for Nats {
     async fn lag(&mut self) -> Result<Lag, Trouble> {
         let info = timeout(BROKER_TIMEOUT, self.consumer.get_info()).await;
         let info = info.map_err(|_| lost(anyhow!("NATS does not answer")))?.map_err(lost)?;
+        self.floor.note(&info);
         Ok(Lag { waiting: info.num_pending, under_way: info.num_ack_pending as u64 })
     }
 
@@ -224,46 +225,6 @@ fn trouble(is_passing: bool, error: anyhow::Error) -> Trouble {
     if is_passing { Trouble::Lost(error) } else { Trouble::Wrong(error) }
 }
 
-/// Fails if a consumer that was made elsewhere would lose messages.
-fn check(consumer: &Consumer<Config>) -> Result<(), Trouble> {
-    let config = &consumer.cached_info().config;
-    let name = &consumer.cached_info().name;
-    if config.ack_policy != AckPolicy::Explicit {
-        return Err(Trouble::Wrong(anyhow!(
-            "the consumer {name} does not want each message acknowledged: expected the policy explicit"
-        )));
-    }
-    if config.max_deliver > 0 {
-        tracing::warn!(
-            "the consumer {name} hands a message out {} times at most: one that comes in bad times may be lost",
-            config.max_deliver
-        );
-    }
-    Ok(())
-}
-
-/// Fails if no stream keeps dead letters, or if they would come back.
-async fn check_letters(
-    context: &Context,
-    subject: &str,
-    consumer: &Consumer<Config>,
-    address: &NatsAddress,
-) -> Result<(), Trouble> {
-    let stream = context.stream_by_subject(subject).await.map_err(|error| {
-        let is_passing = matches!(error.kind(), GetStreamByNameErrorKind::Request);
-        let told = format!("no stream keeps the subject {subject} of dead letters: expected one");
-        trouble(is_passing, anyhow!("{told} ({error})"))
-    })?;
-    let config = &consumer.cached_info().config;
-    let is_filtered = !config.filter_subject.is_empty() || !config.filter_subjects.is_empty();
-    if stream == address.stream && !is_filtered {
-        return Err(Trouble::Wrong(anyhow!(
-            "dead letters would come back: expected {subject} in another stream than {stream}, or a consumer with a filter"
-        )));
-    }
-    Ok(())
-}
-
 /// A delivery as a message.
 fn message(delivery: &Delivery) -> Result<Message, Trouble> {
     let info = delivery.info().map_err(|error| lost(anyhow!("{error}")))?;
@@ -271,26 +232,39 @@ fn message(delivery: &Delivery) -> Result<Message, Trouble> {
     let mut message = Message {
         position: info.stream_sequence.to_string(),
         subject: delivery.subject.to_string(),
-        payload: delivery.payload.to_vec(),
+        payload: delivery.payload.clone(),
         at_ms: i64::try_from(at_ms).ok(),
         ..Message::default()
     };
-    for (name, values) in delivery.headers.iter().flat_map(HeaderMap::iter) {
-        let Some(value) = values.last() else { continue };
-        let (name, value): (&str, &str) = (name.as_ref(), value.as_str());
-        let name = name.to_ascii_lowercase();
-        if name == "content-type" {
-            message.content_type = Some(value.to_owned());
-        } else if name.eq_ignore_ascii_case(MESSAGE_ID) || name == LETTER_ID {
-            message.id.get_or_insert_with(|| value.to_owned());
-        } else if name == LETTER_TIME {
-            let told = value.parse::<jiff::Timestamp>().ok();
-            message.at_ms = told.map(jiff::Timestamp::as_millisecond).or(message.at_ms);
-        } else if let Some(attribute) = name.strip_prefix(CLOUD_EVENT) {
+    if let Some(headers) = &delivery.headers {
+        read_headers(headers, &mut message);
+    }
+    Ok(message)
+}
+
+/// Reads the headers of a message, whose order means nothing. Of several spellings of a name the
+/// first in the order of bytes holds, and of several values the first. A letter's own id and time
+/// come before those of the stream that it is published to again.
+fn read_headers(headers: &HeaderMap, message: &mut Message) {
+    let mut sorted: Vec<(&str, &str)> = headers
+        .iter()
+        .filter_map(|(name, values)| Some((name.as_ref(), values.first()?.as_str())))
+        .collect();
+    sorted.sort_unstable();
+    let mut told: BTreeMap<String, &str> = BTreeMap::new();
+    for (name, value) in sorted {
+        told.entry(name.to_ascii_lowercase()).or_insert(value);
+    }
+    let get = |name: &str| told.get(name).map(|value| (*value).to_owned());
+    message.content_type = get("content-type");
+    message.id = get(LETTER_ID).or_else(|| get(MESSAGE_ID));
+    let at = told.get(LETTER_TIME).and_then(|at| at.parse::<jiff::Timestamp>().ok());
+    message.at_ms = at.map(jiff::Timestamp::as_millisecond).or(message.at_ms);
+    for (name, value) in told {
+        if let Some(attribute) = name.strip_prefix(CLOUD_EVENT) {
             message.attributes.insert(attribute.to_owned(), decoded(value));
         }
     }
-    Ok(message)
 }
 
 /// A value in which other characters than plain ones stand as %XX, as CloudEvents has it.
@@ -311,48 +285,43 @@ fn decoded(value: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The headers of a dead letter: those of its message, with the reason. Those that are commands to
-/// a stream are left out: the stream would take two letters with one id for one.
-fn headers(
-    delivery: &Delivery,
-    message: &Message,
-    letter: &DeadLetter,
-) -> Result<HeaderMap, Trouble> {
-    let info = delivery.info().map_err(|error| lost(anyhow!("{error}")))?;
-    let mut headers = HeaderMap::new();
-    for (name, values) in delivery.headers.iter().flat_map(HeaderMap::iter) {
-        let text: &str = name.as_ref();
-        let begins = text.get(..COMMAND.len());
-        if begins.is_none_or(|begins| !begins.eq_ignore_ascii_case(COMMAND)) {
-            for value in values {
-                headers.append(name.clone(), value.clone());
-            }
-        }
-    }
-    let (stream, at) = (info.stream, message.at_ms.and_then(instant));
-    for (name, value) in [
-        ("laurel-reason", Some(letter.fault.reason.as_str())),
-        ("laurel-code", Some(letter.fault.code.as_str())),
-        ("laurel-source", Some(stream)),
-        ("laurel-subject", Some(message.subject.as_str())),
-        ("laurel-position", Some(message.position.as_str())),
-        (LETTER_ID, message.id.as_deref()),
-        (LETTER_TIME, at.as_deref()),
-    ] {
-        if let Some(value) = value {
-            headers.insert(name, value);
-        }
-    }
-    Ok(headers)
-}
-
-fn instant(at_ms: i64) -> Option<String> {
-    Some(format!("{:.3}", jiff::Timestamp::from_millisecond(at_ms).ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_means_the_same_whatever_the_order_of_its_headers() {
+        let said = [
+            ("Nats-Msg-Id", "n"),
+            ("nats-msg-id", "other"),
+            ("laurel-message-id", "l"),
+            ("Content-Type", "a/b"),
+            ("content-type", "c/d"),
+            ("laurel-time", "1970-01-01T00:00:01Z"),
+            ("ce-id", "1"),
+            ("CE-ID", "2"),
+        ];
+        // A map of headers has an order of its own each time that it is made.
+        for turn in 0..64 {
+            let (mut headers, mut message) = (HeaderMap::new(), Message::default());
+            for index in 0..said.len() {
+                let (name, value) = said[(index + turn) % said.len()];
+                headers.append(name, value);
+                headers.append(name, "again");
+            }
+            read_headers(&headers, &mut message);
+            assert_eq!(message.id.as_deref(), Some("l"));
+            assert_eq!(message.content_type.as_deref(), Some("a/b"));
+            assert_eq!(message.at_ms, Some(1000));
+            assert_eq!(message.attributes["id"], "2");
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert("nats-msg-id", "other");
+        headers.insert("Nats-Msg-Id", "n");
+        let mut message = Message { at_ms: Some(7), ..Message::default() };
+        read_headers(&headers, &mut message);
+        assert_eq!((message.id.as_deref(), message.at_ms), (Some("n"), Some(7)));
+    }
 
     #[test]
     fn an_attribute_may_be_percent_encoded() {

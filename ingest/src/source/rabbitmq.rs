@@ -1,41 +1,44 @@
 //! RabbitMQ by AMQP 0.9.1: a queue with manual acknowledgements, and dead letters confirmed by the
 //! broker.
 //!
-//! A message that is not acknowledged is never sent back by hand: the broker counts each return
-//! against the delivery limit of a quorum queue. It comes back when the connection ends.
+//! A message that is not acknowledged is never sent back one by one: it comes back when its channel
+//! ends. The broker counts each return against the delivery limit of a quorum queue, so that is
+//! rare.
+
+mod ahead;
+mod letter;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use async_trait::async_trait;
-use futures::{StreamExt, TryFutureExt};
+use futures::TryFutureExt;
 use lapin::message::Delivery;
 use lapin::options::{
-    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions,
+    BasicAckOptions, BasicConsumeOptions, BasicGetOptions, BasicPublishOptions, BasicQosOptions,
     ConfirmSelectOptions, QueueDeclareOptions,
 };
+use lapin::protocol::{AMQPErrorKind, AMQPHardError};
 use lapin::tcp::OwnedTLSConfig;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
-use lapin::{
-    BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, Consumer, ErrorKind,
-};
+use lapin::{Channel, Confirmation, Connection, ConnectionProperties, Consumer, Error, ErrorKind};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::RabbitMqAddress;
 use super::{
-    BROKER_TIMEOUT, DeadLetter, IDLE_TIMEOUT, Lag, Opening, PREFETCH_BATCHES, Source, Trouble, lost,
+    BROKER_TIMEOUT, DeadLetter, IDLE_TIMEOUT, LETTERS_AT_ONCE, Lag, Opening, PREFETCH_BATCHES,
+    Source, Trouble, lost,
 };
-use crate::message::Message;
+use crate::message::{MESSAGE_BYTES_MAX, Message};
+use ahead::Ahead;
+use letter::properties;
 
 /// The prefixes of a CloudEvent's attributes in headers.
 const CLOUD_EVENT: [&str; 2] = ["cloudEvents:", "cloudEvents_"];
 
-/// Headers that would send a dead letter elsewhere, too.
-const ROUTING: [&str; 2] = ["CC", "BCC"];
-
-/// The delivery mode of a message that outlives the broker's process.
-const PERSISTENT: u8 = 2;
+/// For how many times the messages that are ahead a long one is remembered.
+const CALM: usize = 16;
 
 /// A queue.
 pub(super) struct RabbitMq {
@@ -43,13 +46,23 @@ pub(super) struct RabbitMq {
     channel: Channel,
     /// The channel of dead letters: an error on it leaves the other one alone.
     letters: Channel,
-    consumer: Consumer,
+    /// Each stands for a part of what is handed out ahead: the part of one cannot grow.
+    consumers: Vec<Consumer>,
+    ahead: Ahead,
+    /// The messages that the broker hands out ahead, to all consumers.
+    prefetch: u16,
+    prefetch_max: u16,
+    /// The messages that were settled since fewer are ahead, or since the longest was forgotten.
+    calm: usize,
     queue: String,
     dead_letters: Option<String>,
     batch: usize,
+    batch_bytes: usize,
+    bytes_max: usize,
     linger: Duration,
-    /// The last batch.
+    /// The last batch, and its bytes.
     deliveries: Vec<Delivery>,
+    bytes: usize,
 }
 
 impl RabbitMq {
@@ -88,58 +101,146 @@ impl RabbitMq {
             look_for(&letters, name).await?;
             letters.confirm_select(ConfirmSelectOptions::default()).await.map_err(lost)?;
         }
-        let ahead = opening.batch * PREFETCH_BATCHES;
-        channel.basic_qos(ahead, BasicQosOptions::default()).await.map_err(lost)?;
-        let (options, table) = (BasicConsumeOptions::default(), FieldTable::default());
-        let queue = ShortString::from(address.queue.as_str());
-        let consumer = channel.basic_consume(queue, "".into(), options, table).await;
-        let consumer = consumer.map_err(|error| trouble(error, "RabbitMQ refuses"))?;
-        Ok(Self {
+        let mut source = Self {
             connection,
             channel,
             letters,
-            consumer,
+            consumers: vec![],
+            ahead: Ahead::new(opening.bytes_max),
+            prefetch: 0,
+            prefetch_max: opening.batch * PREFETCH_BATCHES,
+            calm: 0,
             queue: address.queue.clone(),
             dead_letters,
             batch: opening.batch.into(),
+            batch_bytes: opening.batch_bytes,
+            bytes_max: opening.bytes_max,
             linger: opening.linger,
             deliveries: vec![],
-        })
+            bytes: 0,
+        };
+        source.ask_for_one().await?;
+        // As many of the longest ones have room; more follow as their lengths are known.
+        source.consume(opening.bytes_max / MESSAGE_BYTES_MAX).await?;
+        Ok(source)
+    }
+
+    /// Takes the first message by itself: a stream refuses that, and a queue of any other kind does
+    /// not.
+    async fn ask_for_one(&mut self) -> Result<(), Trouble> {
+        let queue = ShortString::from(self.queue.as_str());
+        match self.channel.basic_get(queue, BasicGetOptions::default()).await {
+            Ok(first) => {
+                first.into_iter().for_each(|first| self.ahead.hold(first.delivery));
+                Ok(())
+            }
+            Err(error) if is_not_implemented(&error) => Err(Trouble::Wrong(anyhow!(
+                "{} is a stream, which remembers no position of a consumer: expected a quorum queue or a classic one",
+                self.queue
+            ))),
+            // A queue with a single active consumer gives nothing in this way.
+            Err(_) => {
+                self.channel = self.connection.create_channel().await.map_err(lost)?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Has so many messages more handed out ahead.
+    async fn consume(&mut self, more: usize) -> Result<(), Trouble> {
+        let room = self.prefetch_max - self.prefetch;
+        let more = u16::try_from(more).unwrap_or(u16::MAX).min(room).max(1);
+        self.channel.basic_qos(more, BasicQosOptions::default()).await.map_err(lost)?;
+        let (options, table) = (BasicConsumeOptions::default(), FieldTable::default());
+        let queue = ShortString::from(self.queue.as_str());
+        let consumer = self.channel.basic_consume(queue, "".into(), options, table).await;
+        let consumer = consumer.map_err(|error| trouble(error, "RabbitMQ refuses"))?;
+        self.ahead.listen(&consumer);
+        self.consumers.push(consumer);
+        self.prefetch += more;
+        Ok(())
+    }
+
+    /// The messages that fill half of the memory if all are as long as the longest.
+    fn fitting(&self) -> usize {
+        self.bytes_max / 2 / self.ahead.longest().max(1)
+    }
+
+    /// Has twice as many messages handed out ahead where they have room. A long one is remembered
+    /// for a while, so that the same messages do not come back again and again.
+    async fn take_more(&mut self) -> Result<(), Trouble> {
+        if self.calm >= CALM * usize::from(self.prefetch) {
+            self.calm = 0;
+            self.ahead.forget_longest();
+        }
+        let peak = self.ahead.take_peak();
+        let more = self.fitting().saturating_sub(self.prefetch.into()).min(self.prefetch.into());
+        let has_room = 0 < peak && peak <= self.bytes_max / 4 && more > 0;
+        if has_room && self.prefetch < self.prefetch_max {
+            self.consume(more).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins again with as many messages ahead as have room. The broker has the others back.
+    async fn take_fewer(&mut self) -> Result<(), Trouble> {
+        let before = std::mem::take(&mut self.prefetch);
+        self.ahead = self.ahead.again();
+        self.consumers.clear();
+        self.channel.close(200, "done".into()).await.map_err(lost)?;
+        self.channel = self.connection.create_channel().await.map_err(lost)?;
+        self.calm = 0;
+        self.consume(self.fitting()).await?;
+        tracing::info!(
+            "RabbitMQ handed out more ahead than {} bytes: {before} messages, and {} from now on",
+            self.bytes_max,
+            self.prefetch
+        );
+        Ok(())
     }
 
     /// Takes a delivery into the batch.
     fn take(
         &mut self,
-        delivery: Option<lapin::Result<Delivery>>,
+        delivery: lapin::Result<Option<Delivery>>,
         batch: &mut Vec<Message>,
     ) -> Result<(), Trouble> {
-        let delivery = delivery.ok_or_else(|| lost(anyhow!("RabbitMQ ended the consumer")))?;
-        let mut delivery = delivery.map_err(lost)?;
-        let headers = delivery.properties.headers().as_ref();
-        if headers.is_some_and(|headers| headers.contains_key("x-stream-offset")) {
-            return Err(Trouble::Wrong(anyhow!(
-                "{} is a stream, which remembers no position of a consumer: expected a quorum queue or a classic one",
-                self.queue
-            )));
-        }
-        batch.push(message(&mut delivery));
+        let delivery = delivery.map_err(lost)?;
+        let mut delivery = delivery.ok_or_else(|| lost(anyhow!("RabbitMQ ended the consumer")))?;
+        let message = message(&mut delivery);
+        self.bytes += message.payload.len();
+        batch.push(message);
         self.deliveries.push(delivery);
         Ok(())
+    }
+
+    /// Forgets the last batch, which is settled.
+    fn release(&mut self) {
+        self.calm += self.deliveries.len();
+        self.ahead.release(self.deliveries.len(), std::mem::take(&mut self.bytes));
+        self.deliveries.clear();
     }
 }
 
 #[async_trait]
 impl Source for RabbitMq {
     async fn next_batch(&mut self) -> Result<Vec<Message>, Trouble> {
-        self.deliveries.clear();
+        match self.ahead.is_over() {
+            true => {
+                let fewer = timeout(BROKER_TIMEOUT, self.take_fewer()).await;
+                fewer.map_err(|_| lost(anyhow!("RabbitMQ does not answer")))??;
+            }
+            false => self.take_more().await?,
+        }
         let mut batch = vec![];
-        let Ok(first) = timeout(IDLE_TIMEOUT, self.consumer.next()).await else {
+        let Ok(first) = timeout(IDLE_TIMEOUT, self.ahead.next()).await else {
             return Ok(batch);
         };
         self.take(first, &mut batch)?;
         let deadline = Instant::now() + self.linger;
-        while batch.len() < self.batch {
-            let Ok(next) = timeout_at(deadline, self.consumer.next()).await else { break };
+        let most = self.batch.min(self.prefetch.into());
+        while batch.len() < most && self.bytes < self.batch_bytes {
+            let Ok(next) = timeout_at(deadline, self.ahead.next()).await else { break };
             self.take(next, &mut batch)?;
         }
         Ok(batch)
@@ -160,7 +261,7 @@ impl Source for RabbitMq {
                 self.channel.basic_ack(tag, options).await.map_err(lost)?;
             }
         }
-        self.deliveries.clear();
+        self.release();
         Ok(())
     }
 
@@ -170,28 +271,19 @@ impl Source for RabbitMq {
         letters: &[DeadLetter],
     ) -> Result<(), Trouble> {
         let Some(name) = &self.dead_letters else { return Ok(()) };
-        let mut confirms = vec![];
-        for letter in letters {
-            let delivery = &self.deliveries[letter.index];
-            let properties = properties(delivery, &self.queue, letter);
-            let options = BasicPublishOptions { mandatory: true, ..Default::default() };
-            let payload = &batch[letter.index].payload;
-            let queue = ShortString::from(name.as_str());
-            let sent = self.letters.basic_publish("".into(), queue, options, payload, properties);
-            confirms.push(sent.await.map_err(lost)?);
-        }
-        for confirm in confirms {
-            let confirmed = timeout(BROKER_TIMEOUT, confirm).await;
-            let confirmed =
-                confirmed.map_err(|_| lost(anyhow!("RabbitMQ confirms no dead letter")))?;
-            match confirmed.map_err(lost)? {
-                Confirmation::Ack(None) => {}
-                Confirmation::Ack(Some(_)) => {
-                    return Err(Trouble::Wrong(anyhow!(
-                        "the queue {name} for dead letters is gone"
-                    )));
-                }
-                _ => return Err(lost(anyhow!("RabbitMQ refuses a dead letter in {name}"))),
+        for group in letters.chunks(LETTERS_AT_ONCE) {
+            let mut confirms = vec![];
+            for letter in group {
+                let delivery = &self.deliveries[letter.index];
+                let properties = properties(delivery, &self.queue, letter);
+                let options = BasicPublishOptions { mandatory: true, ..Default::default() };
+                let (queue, payload) = (name.as_str().into(), &batch[letter.index].payload);
+                let sent =
+                    self.letters.basic_publish("".into(), queue, options, payload, properties);
+                confirms.push(sent.await.map_err(lost)?);
+            }
+            for confirm in confirms {
+                confirmed(name, confirm).await?;
             }
         }
         Ok(())
@@ -210,13 +302,34 @@ impl Source for RabbitMq {
         let declared = self.channel.queue_declare(queue, options, FieldTable::default());
         let declared = timeout(BROKER_TIMEOUT, declared.map_err(lost)).await;
         let declared = declared.map_err(|_| lost(anyhow!("RabbitMQ does not answer")))??;
+        // Without its leader, a quorum queue seems to be empty, and to have no consumer.
+        if declared.consumer_count() == 0 {
+            return Err(lost(anyhow!("RabbitMQ does not tell how much is left")));
+        }
         // It does not tell the messages that others hold.
-        Ok(Lag { waiting: declared.message_count().into(), under_way: 0 })
+        let under_way = self.ahead.untaken() as u64;
+        Ok(Lag { waiting: declared.message_count().into(), under_way })
     }
 
     async fn close(&mut self) {
         // It waits until the broker has read the acknowledgements before it.
         let _ = timeout(BROKER_TIMEOUT / 10, self.connection.close(200, "done".into())).await;
+    }
+}
+
+/// Waits until the broker has a dead letter.
+async fn confirmed(
+    name: &str,
+    confirm: impl Future<Output = lapin::Result<Confirmation>>,
+) -> Result<(), Trouble> {
+    let confirmed = timeout(BROKER_TIMEOUT, confirm).await;
+    let confirmed = confirmed.map_err(|_| lost(anyhow!("RabbitMQ confirms no dead letter")))?;
+    match confirmed.map_err(lost)? {
+        Confirmation::Ack(None) => Ok(()),
+        Confirmation::Ack(Some(_)) => {
+            Err(Trouble::Wrong(anyhow!("the queue {name} for dead letters is gone")))
+        }
+        _ => Err(lost(anyhow!("RabbitMQ refuses a dead letter in {name}"))),
     }
 }
 
@@ -228,8 +341,14 @@ async fn look_for(channel: &Channel, queue: &str) -> Result<(), Trouble> {
     declared.map(drop).map_err(|error| trouble(error, &format!("the queue {queue} is not there")))
 }
 
+/// True if the broker says that a queue of this kind cannot do what was asked.
+fn is_not_implemented(error: &Error) -> bool {
+    let kind = AMQPErrorKind::Hard(AMQPHardError::NOTIMPLEMENTED);
+    matches!(error.kind(), ErrorKind::ProtocolError(error) if *error.kind() == kind)
+}
+
 /// An error of the broker's own is of the settings; others are of the connection.
-fn trouble(error: lapin::Error, what: &str) -> Trouble {
+fn trouble(error: Error, what: &str) -> Trouble {
     let is_of_settings =
         matches!(error.kind(), ErrorKind::ProtocolError(_) | ErrorKind::AuthProviderError(_));
     let error = anyhow::Error::from(error).context(what.to_owned());
@@ -242,7 +361,7 @@ fn message(delivery: &mut Delivery) -> Message {
     let mut message = Message {
         position: delivery.delivery_tag.to_string(),
         subject: delivery.routing_key.to_string(),
-        payload: std::mem::take(&mut delivery.data),
+        payload: std::mem::take(&mut delivery.data).into(),
         content_type: properties.content_type().as_ref().map(ToString::to_string),
         id: properties.message_id().as_ref().map(ToString::to_string),
         at_ms: properties.timestamp().and_then(|s| i64::try_from(s).ok()?.checked_mul(1000)),
@@ -276,50 +395,4 @@ fn text(value: &AMQPValue) -> Option<String> {
         }
         _ => return None,
     })
-}
-
-/// The properties of a dead letter: those of its message, with the reason in headers. Without the
-/// ones that would end it early, send it elsewhere, or make the broker refuse it.
-fn properties(delivery: &Delivery, queue: &str, letter: &DeadLetter) -> BasicProperties {
-    let old = &delivery.properties;
-    let mut headers = FieldTable::default();
-    for (name, value) in old.headers().iter().flat_map(FieldTable::inner) {
-        if !ROUTING.contains(&name.as_str()) {
-            headers.insert(name.clone(), value.clone());
-        }
-    }
-    let told = [
-        ("laurel-reason", letter.fault.reason.as_str()),
-        ("laurel-code", letter.fault.code.as_str()),
-        ("laurel-source", queue),
-        ("laurel-exchange", delivery.exchange.as_str()),
-        ("laurel-routing-key", delivery.routing_key.as_str()),
-        ("laurel-position", &delivery.delivery_tag.to_string()),
-    ];
-    for (name, value) in told {
-        headers.insert(name.into(), AMQPValue::LongString(value.into()));
-    }
-    let mut new = BasicProperties::default().with_headers(headers).with_delivery_mode(PERSISTENT);
-    if let Some(kind) = old.content_type() {
-        new = new.with_content_type(kind.clone());
-    }
-    if let Some(encoding) = old.content_encoding() {
-        new = new.with_content_encoding(encoding.clone());
-    }
-    if let Some(id) = old.message_id() {
-        new = new.with_message_id(id.clone());
-    }
-    if let Some(correlation) = old.correlation_id() {
-        new = new.with_correlation_id(correlation.clone());
-    }
-    if let Some(timestamp) = old.timestamp() {
-        new = new.with_timestamp(*timestamp);
-    }
-    if let Some(kind) = old.kind() {
-        new = new.with_type(kind.clone());
-    }
-    if let Some(app) = old.app_id() {
-        new = new.with_app_id(app.clone());
-    }
-    new
 }

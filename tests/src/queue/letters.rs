@@ -12,6 +12,8 @@ pub struct Letter {
     pub payload: String,
     pub code: String,
     pub reason: String,
+    /// The length of the message in bytes, if only its beginning is here.
+    pub cut: Option<String>,
 }
 
 impl Queue {
@@ -42,6 +44,7 @@ impl Queue {
                 payload: String::from_utf8_lossy(&message.payload).into_owned(),
                 code: header("laurel-code"),
                 reason: header("laurel-reason"),
+                cut: message.headers.as_ref().unwrap().get("laurel-cut").map(ToString::to_string),
             });
             assert_eq!(
                 (header("laurel-source"), header("laurel-subject")),
@@ -68,6 +71,7 @@ impl Queue {
                 payload: String::from_utf8_lossy(&got.data).into_owned(),
                 code: header("laurel-code"),
                 reason: header("laurel-reason"),
+                cut: None,
             });
             assert_eq!(header("laurel-source"), "SCORES");
             got.ack(BasicAckOptions::default()).await.unwrap();

@@ -7,9 +7,9 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::queue::{Ingest, Queue};
 use tests::servers::program::signal;
 use tests::servers::redis_cluster::free_port;
-use tests::wait::until;
 
 use super::game::{Game, is_wanted, kinds, run_once};
+use super::operations::Operations;
 
 /// The steps of a batch at which the program is made to crash; the number is that of the batch.
 const STEPS: [&str; 5] = [
@@ -95,37 +95,21 @@ async fn a_signal_ends_it_after_the_batch_and_a_server_that_is_away_is_waited_fo
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let port = free_port();
     let (address, to) = (format!("127.0.0.1:{port}"), format!("http://127.0.0.1:{port}"));
-    let operations = format!("127.0.0.1:{}", free_port());
     let token = deployment.admin_token().await.to_owned();
     let queue = Queue::start(tests::queue::Kind::Nats, &deployment).await;
     let game = Game::new(200);
     queue.publish(&game.messages).await;
     let mut command = queue.ingest(&deployment, &to, &token);
-    command.env("LAUREL_INGEST_OPERATIONS_LISTEN", &operations);
+    let operations = Operations::of(&mut command);
     let ingest = Ingest::start(&deployment, command);
-    let get = async |path: &str| {
-        let answer = reqwest::get(format!("http://{operations}{path}")).await.ok()?;
-        Some((answer.status().as_u16(), answer.text().await.ok()?))
-    };
-    until("it waits for the server", async || {
-        let (status, text) = get("/readyz").await?;
-        (status == 503 && text.contains("does not answer")).then_some(())
-    })
-    .await;
-    let (_, metrics) = get("/metrics").await.unwrap();
+    operations.until_paused("does not answer").await;
+    let (_, metrics) = operations.get("/metrics").await.unwrap();
     assert!(metrics.contains("laurel_ingest_paused 1"), "{metrics}");
     let api = Api::start_with(&deployment, &["--listen", &address]).await;
     // Messages before the board are dead letters, and settled, too.
     Game::create_board(&api).await;
-    until("all messages are settled", async || {
-        let (_, metrics) = get("/metrics").await?;
-        let settled =
-            metrics.lines().filter(|line| line.starts_with("laurel_ingest_messages_total"));
-        let count = |line: &str| line.rsplit(' ').next()?.parse::<usize>().ok();
-        (settled.filter_map(count).sum::<usize>() == 200).then_some(())
-    })
-    .await;
-    assert_eq!(get("/healthz").await.unwrap().0, 200);
+    operations.until_settled(200).await;
+    assert_eq!(operations.get("/healthz").await.unwrap().0, 200);
     signal("TERM", ingest.pid());
     let (status, log) = ingest.wait().await;
     assert!(status.success() && log.contains("settled 200 messages"), "{log}");

@@ -101,7 +101,26 @@ async fn settings_that_do_not_fit_are_refused_in_words() {
     check(&["--from", &url, "--board", "No"], 1, "invalid slug");
     check(&["--from", &url, "--board-template", "x"], 1, "expected one {board}");
     check(&["--from", &url, "--batch", "0"], 2, "LAUREL_INGEST_BATCH");
+    check(&["--from", &url, "--bytes", "4000000"], 2, "LAUREL_INGEST_BYTES");
     check(&["--from", &url, "--dead-letters", "nobody"], 1, "no stream keeps the subject nobody");
     check(&["--from", &url, "--dead-letters", "scores.x"], 1, "dead letters would come back");
+    let filtered = format!("{}&subject=scores.*", url.replace("laurel", "filtered"));
+    check(&["--from", &filtered, "--dead-letters", "scores.x"], 1, "dead letters would come back");
     check(&["--from", &url.replace("SCORES", "NONE")], 1, "the stream NONE cannot be had");
+}
+
+#[tokio::test]
+async fn letters_may_stay_in_the_stream_if_the_filter_leaves_them_out() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    let queue = Queue::start(Kind::Nats, &deployment).await;
+    queue.publish(&["poison".to_owned().into()]).await;
+    let mut command = program::command(program::INGEST);
+    let url = format!("{}&subject=scores.b", queue.url().replace("laurel", "filtered"));
+    command.args(["--from", &url, "--to", api.url(), "--dead-letters", "scores.b.dead"]);
+    command.env("LAUREL_INGEST_TOKEN", api.token());
+    let told = run_once(command);
+    assert!(told.contains("put 1 messages aside"), "{told}");
+    let stream = queue.jetstream().await.get_stream("SCORES").await.unwrap();
+    assert_eq!(stream.cached_info().state.messages, 2);
 }

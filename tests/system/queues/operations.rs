@@ -1,0 +1,45 @@
+//! The address at which a running `laurel ingest` tells what it does.
+
+use std::process::Command;
+
+use tests::servers::redis_cluster::free_port;
+use tests::wait::until;
+
+/// The address.
+pub(super) struct Operations(String);
+
+impl Operations {
+    /// Has a command listen at an address of its own.
+    pub(super) fn of(command: &mut Command) -> Self {
+        let address = format!("127.0.0.1:{}", free_port());
+        command.env("LAUREL_INGEST_OPERATIONS_LISTEN", &address);
+        Self(address)
+    }
+
+    /// The status and the text of an answer.
+    pub(super) async fn get(&self, path: &str) -> Option<(u16, String)> {
+        let answer = reqwest::get(format!("http://{}{path}", self.0)).await.ok()?;
+        Some((answer.status().as_u16(), answer.text().await.ok()?))
+    }
+
+    /// Waits until it takes nothing for a reason with this text in it; returns the reason.
+    pub(super) async fn until_paused(&self, why: &str) -> String {
+        until(why, async || {
+            let (status, text) = self.get("/readyz").await?;
+            (status == 503 && text.contains(why)).then_some(text)
+        })
+        .await
+    }
+
+    /// Waits until so many messages are settled, put aside or not.
+    pub(super) async fn until_settled(&self, count: usize) {
+        until("the messages are settled", async || {
+            let (_, metrics) = self.get("/metrics").await?;
+            let settled =
+                metrics.lines().filter(|line| line.starts_with("laurel_ingest_messages_total"));
+            let number = |line: &str| line.rsplit(' ').next()?.parse::<usize>().ok();
+            (settled.filter_map(number).sum::<usize>() == count).then_some(())
+        })
+        .await;
+    }
+}
