@@ -118,9 +118,11 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	$(call install,curl,curl,curl)
 	$(call install,promtool,prometheus,prometheus)
 	$(call install,nats-server,nats-server,nats-server)
-	if [ tests/web/package-lock.json -nt tests/web/node_modules/.package-lock.json ]; then
-		(cd tests/web && npm ci --no-audit --no-fund)
-	fi
+	for packages in tests/web clients/typescript; do
+		if [ $$packages/package-lock.json -nt $$packages/node_modules/.package-lock.json ]; then
+			(cd $$packages && npm ci --no-audit --no-fund)
+		fi
+	done
 	$(postgresql)
 	$(mariadb)
 	cargo build --locked --workspace

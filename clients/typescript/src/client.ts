@@ -102,7 +102,7 @@ export class LaurelClient {
   /** Sends a request that asks for an answer of this media type. */
   async post(document: string, variables: unknown, accept: string, requestId: string, signal: AbortSignal): Promise<Response> {
     const { token, url, fetch } = this.options;
-    const value = typeof token === 'function' ? await token() : token;
+    const value = typeof token === 'function' ? await Promise.race([token(), aborted(signal)]) : token;
     const headers: Record<string, string> = { Accept: accept, 'Content-Type': 'application/json', 'X-Request-Id': requestId };
     if (value) headers.Authorization = `Bearer ${value}`;
     const body = JSON.stringify({ query: document, variables });
@@ -181,6 +181,15 @@ export async function* pieces(response: Response): AsyncGenerator<string> {
     // An answer that has failed cannot be canceled, which is as well.
     reader.cancel().catch(() => {});
   }
+}
+
+/** Fails when the signal comes. */
+function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    const fail = () => reject(signal.reason instanceof Error ? signal.reason : new Error(String(signal.reason)));
+    if (signal.aborted) fail();
+    else signal.addEventListener('abort', fail, { once: true });
+  });
 }
 
 function retryAfterMs(response: Response): number | undefined {

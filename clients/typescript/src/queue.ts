@@ -18,7 +18,7 @@ export interface QueueOptions {
   storage: ScoreStorage;
   /**
    * Takes the outcome of a score. The score is forgotten once this has returned, so after a crash it may come a second time, as
-   * DUPLICATE or refused again; if this throws, the score stays.
+   * DUPLICATE or refused again; if this throws, the score stays. It may add scores, and must not wait for a flush.
    */
   onOutcome(outcome: Outcome): void | Promise<void>;
   /** Takes the reason why scores wait, and faults of the storage. */
@@ -214,7 +214,11 @@ export class ScoreQueue {
    * ones find the score that is to blame, and the others go on.
    */
   async #refused(batch: Item[], error: LaurelError): Promise<LaurelError | undefined> {
-    if (error.isTransient || error.isUnauthenticated) return error;
+    if (error.isTransient || error.isUnauthenticated) {
+      // A short request gets through a line that breaks a long one.
+      if (error.code === 'NETWORK') this.#batchMax = Math.max(1, Math.floor(batch.length / 2));
+      return error;
+    }
     const isFault = error.code === 'INTERNAL';
     if (batch.length > 1) {
       this.#batchMax = Math.floor(batch.length / 2);

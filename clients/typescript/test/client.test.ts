@@ -62,6 +62,11 @@ test('an answer that does not come in time is an error of the network', async ()
   await assert.rejects(client.request(TopDocument, { board: 'b' }), (error: LaurelError) => error.code === 'NETWORK' && error.isTransient);
 });
 
+test('a token that does not come in time is one, too', async () => {
+  const client = new LaurelClient({ url, timeoutMs: 5, attemptsMax: 1, token: () => new Promise<string>(() => {}) });
+  await assert.rejects(client.request(TopDocument, { board: 'b' }), { code: 'NETWORK' });
+});
+
 test('pauses grow, have a bound, and are never shorter than the server asks for', () => {
   for (let round = 0; round < 200; round++) {
     for (const [failures, most] of [[1, 100], [2, 200], [3, 400], [60, 1000]] as const) {

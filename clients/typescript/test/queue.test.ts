@@ -71,6 +71,16 @@ for (const [line, turn] of BAD_LINES) {
   });
 }
 
+test('requests become shorter while the line breaks them, and longer again', async () => {
+  const server = new Server();
+  server.turns.push(() => 'refuse', () => 'lose');
+  const { queue } = queueBefore(server, { batchMax: 8 });
+  for (let index = 0; index < 16; index++) await queue.add(score(index));
+  while ((await queue.flush()).left > 0);
+  assert.deepEqual(server.requests.map(({ scores }) => scores.length), [8, 4, 2, 4, 8, 2]);
+  assert.deepEqual(points(server).sort((one, other) => one - other), Array.from({ length: 16 }, (_, index) => index));
+});
+
 test('a lost answer is made up for by DUPLICATE', async () => {
   const server = new Server();
   server.turns.push(() => 'lose');

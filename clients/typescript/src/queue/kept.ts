@@ -91,7 +91,8 @@ export class KeptScores {
   /** Notes that a request has them from now on, unless an earlier one had. */
   markSent(items: Item[], now: number): Promise<void> {
     return this.#inTurn(async () => {
-      const unsent = items.filter(item => item.sentAt === undefined);
+      const keys = new Set(items.map(item => item.key));
+      const unsent = this.#items.filter(item => keys.has(item.key) && item.sentAt === undefined);
       if (unsent.length) await this.#storage.put(unsent.map(item => [item.key, textOf({ ...item, sentAt: now })]));
       for (const item of unsent) item.sentAt = now;
     });
