@@ -1,0 +1,3 @@
+//! The clients of `clients/`, with their example games.
+
+mod typescript;
