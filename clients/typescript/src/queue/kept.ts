@@ -19,6 +19,8 @@ export class QueueFullError extends Error {
 export interface Item {
   readonly key: string;
   readonly score: QueuedScore;
+  /** The most characters that it takes in the storage. */
+  readonly characters: number;
   /** The time of the first request that had it, in Unix milliseconds. */
   sentAt?: number | undefined;
 }
@@ -59,7 +61,7 @@ export class KeptScores {
 
   /** Keeps a score. @throws QueueFullError; TypeError if the score is too long. */
   add(score: QueuedScore): Promise<void> {
-    const characters = textOf({ score }).length + SENT_CHARACTERS;
+    const characters = charactersOf(score);
     if (characters > SCORE_CHARACTERS_MAX) {
       throw new TypeError(`a score of ${characters} characters: expected at most ${SCORE_CHARACTERS_MAX}`);
     }
@@ -69,7 +71,7 @@ export class KeptScores {
       if (this.length >= lengthMax) throw new QueueFullError(`the queue is full: ${lengthMax} scores wait`);
       if (this.#characters + characters > charactersMax) throw new QueueFullError(`the queue is full: ${charactersMax} characters wait`);
       this.#order = Math.max(this.#order + 1, Date.now());
-      const item = { key: `${String(this.#order).padStart(16, '0')}-${randomId()}`, score };
+      const item = { key: `${String(this.#order).padStart(16, '0')}-${randomId()}`, score, characters };
       await this.#storage.put([[item.key, textOf(item)]]);
       this.#items.push(item);
       this.#characters += characters;
@@ -82,7 +84,7 @@ export class KeptScores {
     const board = this.#items[0]?.score.board;
     let characters = 0;
     const end = this.#items.findIndex((item, index) => {
-      characters += textOf(item).length;
+      characters += item.characters;
       return item.score.board !== board || index === lengthMax || (index > 0 && characters > charactersMax);
     });
     return this.#items.slice(0, end < 0 ? undefined : end);
@@ -125,7 +127,7 @@ export class KeptScores {
 
   #take(items: Item[]): void {
     this.#items = items;
-    this.#characters = items.reduce((sum, { score }) => sum + textOf({ score }).length + SENT_CHARACTERS, 0);
+    this.#characters = items.reduce((sum, { characters }) => sum + characters, 0);
     this.#onChange();
   }
 
@@ -133,7 +135,9 @@ export class KeptScores {
   #read(key: string, text: string): Item[] {
     try {
       const { score, sentAt } = JSON.parse(text) as Partial<Item>;
-      if (typeof score?.board === 'string' && typeof score.eventId === 'string') return [{ key, score, sentAt }];
+      if (typeof score?.board === 'string' && typeof score.eventId === 'string') {
+        return [{ key, score, sentAt, characters: charactersOf(score) }];
+      }
     } catch {
       // Told below, with the texts that are JSON and no score.
     }
@@ -142,6 +146,10 @@ export class KeptScores {
   }
 }
 
-function textOf({ score, sentAt }: Omit<Item, 'key'>): string {
+function charactersOf(score: QueuedScore): number {
+  return textOf({ score }).length + SENT_CHARACTERS;
+}
+
+function textOf({ score, sentAt }: Pick<Item, 'score' | 'sentAt'>): string {
   return JSON.stringify({ score, sentAt });
 }
