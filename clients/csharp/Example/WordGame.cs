@@ -44,41 +44,40 @@ internal static class WordGame
 
     private static async Task PlayAsync()
     {
-        Task sending = SendAsync();
+        Task sending = TryAsync("not sent", () => queue.FlushAsync(quit.Token));
         string line;
         while ((line = await Console.In.ReadLineAsync()) != null && line != "quit")
         {
             if (line == "table")
             {
-                await ShowAsync();
+                await TryAsync("no table", ShowAsync);
                 continue;
             }
-            try
-            {
-                queue.Add(board, new Score(player, Points(line)));
-                Console.WriteLine(line + ": " + Points(line) + " points");
-                sending = SendAsync();
-            }
-            catch (LaurelException error)
-            {
-                Console.WriteLine("not taken: " + error.Code);
-            }
+            string word = line;
+            await TryAsync("not taken", () => Task.Run(() => Take(word)));
+            sending = TryAsync("not sent", () => queue.FlushAsync(quit.Token));
         }
         quit.Cancel();
         await sending;
         Console.WriteLine("for the next time: " + queue.Count);
     }
 
-    /// <summary>Flushes the queue; scores that cannot be sent now wait for the next word.</summary>
-    private static async Task SendAsync()
+    /// <summary>Takes a word; its score is safe from here on.</summary>
+    private static void Take(string word)
+    {
+        queue.Add(board, new Score(player, Points(word)));
+        Console.WriteLine(word + ": " + Points(word) + " points");
+    }
+
+    private static async Task TryAsync(string failure, Func<Task> act)
     {
         try
         {
-            await queue.FlushAsync(quit.Token);
+            await act();
         }
         catch (LaurelException error)
         {
-            Console.WriteLine("not sent: " + error.Code);
+            Console.WriteLine(failure + ": " + error.Code);
         }
         catch (OperationCanceledException)
         {
@@ -95,20 +94,12 @@ internal static class WordGame
     private static async Task ShowAsync()
     {
         var standings = new StandingsOf(board, "daily");
-        try
-        {
-            Show("top", (await client.TopAsync(standings, 3)).Items);
-            Show("near you", await client.NeighborsAsync(standings, player, 1, 1));
-            Page<Friend> friends = await client.FriendsAsync(standings, player);
-            IEnumerable<Entry> entries = friends.Items.Select(friend => friend.Entry);
-            Show("friends", entries.Where(entry => entry != null));
-            Entry own = await client.EntryAsync(standings, player);
-            Console.WriteLine(own == null ? "you: none" : "you: " + own.Rank + ". " + own.Score);
-        }
-        catch (LaurelException error)
-        {
-            Console.WriteLine("no table: " + error.Code + " " + error.Argument);
-        }
+        Show("top", (await client.TopAsync(standings, 3)).Items);
+        Show("near you", await client.NeighborsAsync(standings, player, 1, 1));
+        Page<Friend> friends = await client.FriendsAsync(standings, player);
+        Show("friends", friends.Items.Select(friend => friend.Entry).Where(entry => entry != null));
+        Entry own = await client.EntryAsync(standings, player);
+        Console.WriteLine(own == null ? "you: none" : "you: " + own.Rank + ". " + own.Score);
     }
 
     private static void Show(string title, IEnumerable<Entry> entries)

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
@@ -57,6 +57,7 @@ impl Program {
             .env("LAUREL_TOKEN", token)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .expect("mono is missing: `make test` installs it, or apt-get install mono-runtime");
@@ -85,14 +86,11 @@ impl Program {
             let line = timeout(PATIENCE, self.output.next_line()).await;
             let seen = &self.lines;
             let line = line.unwrap_or_else(|_| panic!("no {start:?} after {seen:#?}"));
-            let line = line.unwrap().unwrap_or_else(|| panic!("it ended after {seen:#?}"));
-            self.lines.push(line);
+            match line.unwrap() {
+                Some(line) => self.lines.push(line),
+                None => panic!("it ended after {seen:#?}: {}", errors(&mut self.child).await),
+            }
         }
-    }
-
-    /// The lines that it has printed so far, as far as they were read.
-    pub fn lines(&self) -> &[String] {
-        &self.lines
     }
 
     /// Kills it at once.
@@ -108,10 +106,26 @@ impl Program {
             while let Some(line) = output.next_line().await.unwrap() {
                 lines.push(line);
             }
-            child.wait().await.unwrap()
+            (errors(&mut child).await, child.wait().await.unwrap())
         };
-        let status = timeout(PATIENCE, ending).await.expect("it ends with its input");
-        assert!(status.success(), "{status}: {lines:#?}");
+        let ended = timeout(PATIENCE, ending).await;
+        let (errors, status) = ended.expect("it ends with its input");
+        assert!(status.success(), "{status}: {lines:#?} {errors}");
         lines
     }
+
+    /// Waits until it fails; returns its errors.
+    pub async fn failure(mut self) -> String {
+        let errors = timeout(PATIENCE, errors(&mut self.child)).await.expect("it ends");
+        let status = self.child.wait().await.unwrap();
+        assert!(!status.success(), "{status}");
+        errors
+    }
+}
+
+/// The errors that a program writes until its end.
+async fn errors(child: &mut Child) -> String {
+    let mut text = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut text).await.unwrap();
+    text
 }

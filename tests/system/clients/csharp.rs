@@ -1,7 +1,7 @@
 //! The C# client: its word game on a bad line, and scores that the server refuses.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -39,9 +39,7 @@ impl World {
 
     async fn with_settings(settings: &[(&str, &str)]) -> Self {
         let dir = tempfile::Builder::new().prefix("laurel-csharp-").tempdir().unwrap();
-        compile(&["Laurel"], &[], &dir.path().join("Laurel.dll"));
-        let library = format!("-r:{}", dir.path().join("Laurel.dll").display());
-        compile(&["Example"], &[&library], &dir.path().join("WordGame.exe"));
+        compile_game(dir.path());
         let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
         let api = Api::start_with_settings(&deployment, settings).await;
         let rules = json!({
@@ -83,6 +81,14 @@ impl World {
         let score = data["board"]["standings"]["entry"]["score"].as_str();
         score.map_or(0, |score| score.parse().unwrap())
     }
+}
+
+/// Compiles the client as a library, and the game on top of it.
+fn compile_game(dir: &Path) -> PathBuf {
+    let (library, game) = (dir.join("Laurel.dll"), dir.join("WordGame.exe"));
+    compile(&["Laurel"], &[], &library);
+    compile(&["Example"], &[&format!("-r:{}", library.display())], &game);
+    game
 }
 
 fn points(word: &str) -> u64 {
@@ -281,4 +287,19 @@ async fn a_score_that_may_count_twice_is_handed_over() {
     assert_eq!(game.printed("counted: ", 1).await, "8");
     assert!(game.end().await.contains(&"UNKNOWN ID_FORGOTTEN: 7".to_owned()));
     assert_eq!(world.sum().await, 8);
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_queue_is_left_as_it_is() {
+    let dir = tempfile::Builder::new().prefix("laurel-csharp-").tempdir().unwrap();
+    let game = compile_game(dir.path());
+    let file = dir.path().join("queue.json");
+    let another = json!({ "version": 2, "scores": [] }).to_string();
+    for content in ["", "{}", "[1]", r#"{"version":1,"scores":[{"board":"words"}]}"#, &another] {
+        fs::write(&file, content).unwrap();
+        let arguments = ["http://127.0.0.1:1", BOARD, "ann", file.to_str().unwrap()];
+        let error = Program::start(&game, &arguments, "").failure().await;
+        assert!(error.contains("InvalidDataException"), "{content}: {error}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), content);
+    }
 }
