@@ -46,6 +46,13 @@ define mariadb
 	fi
 endef
 
+# $(mono): installs the compiler and the runtime of C# where they are missing; Debian has their HTTP in a package apart.
+define mono
+	if ! command -v mcs >/dev/null || { command -v apt-get >/dev/null && [ ! -e /usr/lib/mono/4.5/System.Net.Http.dll ]; }; then
+		$(call install,System.Net.Http.dll,mono-mcs mono-runtime libmono-system-net-http4.0-cil,mono)
+	fi
+endef
+
 # $(call tool,crate,version): installs a program of cargo's, built in a directory of its own so as not to disturb ours.
 define tool
 	if [ "$$("$(TOOLS)/bin/$(1)" --version 2>/dev/null | awk '{ print $$NF }')" != $(2) ]; then
@@ -118,9 +125,12 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	$(call install,curl,curl,curl)
 	$(call install,promtool,prometheus,prometheus)
 	$(call install,nats-server,nats-server,nats-server)
-	if [ tests/web/package-lock.json -nt tests/web/node_modules/.package-lock.json ]; then
-		(cd tests/web && npm ci --no-audit --no-fund)
-	fi
+	$(mono)
+	for packages in tests/web clients/typescript; do
+		if [ $$packages/package-lock.json -nt $$packages/node_modules/.package-lock.json ]; then
+			(cd $$packages && npm ci --no-audit --no-fund)
+		fi
+	done
 	$(postgresql)
 	$(mariadb)
 	cargo build --locked --workspace

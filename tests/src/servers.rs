@@ -4,6 +4,7 @@ pub mod built;
 pub mod certificates;
 pub mod command_counts;
 pub mod mariadb;
+pub mod mono;
 pub mod nats;
 pub mod node;
 pub mod postgres;

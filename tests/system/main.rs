@@ -11,6 +11,7 @@ mod access;
 mod attacks;
 mod batch;
 mod boards;
+mod clients;
 mod docs;
 mod faults;
 mod history;
