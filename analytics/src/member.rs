@@ -20,6 +20,7 @@ use engine::settings::Settings;
 use entity::deployment as deployment_row;
 use entity::deployment::clock::sql_now_ms;
 use entity::history::log_cursor;
+use entity::sql::begin_view;
 use ranking::id::MemberId;
 use ranking::shard::Partitions;
 use sea_orm::{DatabaseConnection, DatabaseTransaction};
@@ -163,7 +164,7 @@ async fn export(
     let job = Job::unrecorded()?;
     job.stage("exporting", 0);
     let mut document = Document::new(BufWriter::new(writer));
-    let view = engine::deployment::view(db).await?;
+    let view = begin_view(db).await?;
     let written = write(settings, &view, &member, &mut document, &job).await;
     view.rollback().await?;
     let (as_of, numbers) = written?;

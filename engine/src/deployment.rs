@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use entity::deployment::clock::Clock;
 use entity::error::Result;
-use entity::sql::{begin, begin_with};
+use entity::sql::begin_view;
 use futures::future::join_all;
 use ranking::store::Store;
 use ranking::store::write::Dedup;
-use sea_orm::{AccessMode, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel};
+use sea_orm::{DatabaseConnection, DatabaseTransaction};
 use tokio::sync::Semaphore;
 
 use self::identity::{Reached, RedisHeartbeat};
@@ -76,7 +76,7 @@ pub struct Deployment {
 impl Deployment {
     /// A transaction that reads a consistent state of SQL. The caller rolls it back.
     pub async fn view(&self) -> Result<DatabaseTransaction> {
-        view(&self.db).await
+        Ok(begin_view(&self.db).await?)
     }
 
     /// Starts the private Redis again if it died; does nothing if the deployment uses another
@@ -110,20 +110,4 @@ impl Deployment {
         drop(self.store);
         self.presence.end().await;
     }
-}
-
-/// A transaction that reads a consistent state of a database. The caller rolls it back.
-///
-/// # Errors
-/// If SQL does not answer.
-pub async fn view(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
-    let view = match db.get_database_backend() {
-        DbBackend::Sqlite => begin(db).await?,
-        _ => {
-            let level = Some(IsolationLevel::RepeatableRead);
-            let reading = Some(AccessMode::ReadOnly);
-            begin_with(db, level, reading).await?
-        }
-    };
-    Ok(view)
 }

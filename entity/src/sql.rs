@@ -11,31 +11,47 @@ use ranking::id::PartitionNo;
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, SimpleExpr};
 use sea_orm::{
     AccessMode, ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DatabaseConnection,
-    DatabaseTransaction, DbErr, EntityTrait, IsolationLevel, Iterable, Order, QueryFilter,
-    QuerySelect, Select, TransactionTrait,
+    DatabaseTransaction, DbBackend, DbErr, EntityTrait, IsolationLevel, Iterable, Order,
+    QueryFilter, QuerySelect, Select, SqliteTransactionMode, TransactionOptions, TransactionTrait,
 };
 
 /// The most rows of one INSERT, and the most values: SQLite takes 32,766 parameters.
 const ROWS_MAX: usize = 1000;
 const VALUES_MAX: usize = 32_766;
 
-/// Begins a transaction. A caller may be dropped at any point of it.
+/// Begins a transaction that writes. A caller may be dropped at any point of it.
+///
+/// SQLite gives it the write lock at once. It would refuse a transaction that has read, and does
+/// not wait with it, if another one writes.
 pub async fn begin(db: &DatabaseConnection) -> Result<DatabaseTransaction, DbErr> {
-    begin_with(db, None, None).await
+    let mode = Some(SqliteTransactionMode::Immediate);
+    begin_with(db, TransactionOptions { sqlite_transaction_mode: mode, ..Default::default() }).await
 }
 
-/// As [`begin`], with an isolation level and an access mode, where the database has them.
+/// Begins a transaction that reads one state of the database, and writes nothing.
+pub async fn begin_view(db: &DatabaseConnection) -> Result<DatabaseTransaction, DbErr> {
+    let options = match db.get_database_backend() {
+        DbBackend::Sqlite => TransactionOptions::default(),
+        _ => TransactionOptions {
+            isolation_level: Some(IsolationLevel::RepeatableRead),
+            access_mode: Some(AccessMode::ReadOnly),
+            ..Default::default()
+        },
+    };
+    begin_with(db, options).await
+}
+
+/// Begins a transaction in a task of its own.
 ///
 /// A dropped BEGIN of PostgreSQL would leave its connection inside a transaction that holds a
-/// snapshot, as sqlx rolls back only what it has seen begin. So it runs in a task of its own: if
-/// the caller is dropped, the task drops the transaction when it is there, which rolls it back.
-pub async fn begin_with(
+/// snapshot, as sqlx rolls back only what it has seen begin. If the caller is dropped, the task
+/// drops the transaction when it is there, which rolls it back.
+async fn begin_with(
     db: &DatabaseConnection,
-    isolation: Option<IsolationLevel>,
-    access: Option<AccessMode>,
+    options: TransactionOptions,
 ) -> Result<DatabaseTransaction, DbErr> {
     let db = db.clone();
-    let beginning = tokio::spawn(async move { db.begin_with_config(isolation, access).await });
+    let beginning = tokio::spawn(async move { db.begin_with_options(options).await });
     beginning
         .await
         .map_err(|error| DbErr::Custom(format!("a transaction did not begin: {error}")))?

@@ -21,7 +21,7 @@ fn transactions_begin_in_one_place() {
         }
         for (number, line) in file.code() {
             if BEGINS.iter().any(|begins| line.contains(begins)) {
-                findings.push(file.at(number, "call begin or begin_with of entity/src/sql.rs"));
+                findings.push(file.at(number, "call begin or begin_view of entity/src/sql.rs"));
             }
         }
     }

@@ -13,6 +13,7 @@ use entity::deployment as deployment_row;
 use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
 use entity::history::log_cursor;
+use entity::sql::begin_view;
 use ranking::Error;
 use sea_orm::{ColumnTrait, DatabaseConnection, DatabaseTransaction, EntityTrait, QueryFilter};
 
@@ -22,7 +23,6 @@ use super::{
 };
 use crate::deployment::checksum;
 use crate::deployment::files::{failed, keep_private, write_private};
-use crate::deployment::view;
 use crate::settings::Settings;
 
 /// Writes a backup of a database and of the archive that the settings name to a new directory,
@@ -89,7 +89,7 @@ async fn fill(
     progress: &mut dyn FnMut(String),
 ) -> Result<Manifest> {
     check_schema(db).await?;
-    let view = view(db).await?;
+    let view = begin_view(db).await?;
     let read = read(&view, partial, progress).await;
     view.rollback().await?;
     let mut manifest = read?;

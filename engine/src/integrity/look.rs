@@ -21,7 +21,6 @@ use entity::archive::archive_mark;
 use entity::board;
 use entity::error::{Error, Result};
 use entity::history::score_event;
-use entity::sql::begin;
 use entity::standings::standing;
 pub(crate) use in_sql::{InSql, fold};
 
@@ -281,7 +280,7 @@ pub async fn look_at_standings(
         let (asked, probe) = probe(partition, board, &left).await?;
         partition.settle().await?;
         let named: Vec<&str> = left.keys().filter_map(|bytes| text_of(bytes)).collect();
-        let view = begin(&partition.db).await?;
+        let view = partition.view().await?;
         let rows = standing::Entity::find()
             .filter(standing::Column::BoardNo.eq(board.no.0))
             .filter(standing::Column::Member.is_in(named.iter().copied()))

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use entity::error::{Error, Result};
 use entity::history::{score_event, span};
+use entity::sql::begin_view;
 use futures::TryStreamExt;
 use moka::future::Cache;
 use ranking::board::Board;
@@ -32,7 +33,7 @@ use super::in_sql::list::List;
 use super::in_sql::marks::{Marks, marks};
 use super::in_sql::rows::Rows;
 use super::in_sql::samples::AllSamples;
-use crate::deployment::{Deployment, view};
+use crate::deployment::Deployment;
 
 /// The most events that are folded for the standings of one open period.
 const FOLDED_EVENTS_MAX: u64 = 200_000;
@@ -293,7 +294,7 @@ fn too_many(of: &str) -> ranking::Error {
 
 /// Folds the events of a period, as they are at one moment.
 async fn fold(db: &DatabaseConnection, standings: &Standings) -> Result<Lists> {
-    let view = view(db).await?;
+    let view = begin_view(db).await?;
     let (id, period) = (&standings.id, &standings.period);
     let board = board_of(&view, id).await?;
     let within = period.start_ms..period.end_ms.unwrap_or(i64::MAX);
@@ -331,7 +332,7 @@ async fn fold_periods(
     id: &StandingsId,
     now_ms: i64,
 ) -> Result<FoundPeriods> {
-    let view = view(db).await?;
+    let view = begin_view(db).await?;
     let board = board_of(&view, id).await?;
     let sealed_before_ms = board.sealed(id.window).sealed_before_ms;
     let first = id.window.period_at(sealed_before_ms.max(0), &board.rules.calendar)?;

@@ -1,9 +1,14 @@
-//! Transactions whose caller has gone.
+//! Transactions whose caller has gone, or that wait for others.
+
+use std::time::Duration;
 
 use engine::settings::SqlSettings;
 use entity::sql::begin;
+use sea_orm::ConnectionTrait;
 use tokio::task::yield_now;
+use tokio::time::sleep;
 
+use tests::api::Api;
 use tests::deployment::{Deployment, Redis, Sql};
 
 /// The connections to this database that are inside a transaction and do nothing.
@@ -29,4 +34,26 @@ async fn a_begin_that_is_dropped_leaves_no_transaction_open() {
     begin(&db).await.unwrap().rollback().await.unwrap();
     assert_eq!(deployment.number(OPEN).await, 0);
     db.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_of_sqlite_that_reads_before_it_writes_waits_for_another_writer() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    Api::start(&deployment).await.stop().await;
+    let [first, second] = [deployment.sql().await, deployment.sql().await];
+    const WRITE: &str = "UPDATE log_cursor SET seq = seq";
+    let writing = begin(&first).await.unwrap();
+    writing.execute_unprepared(WRITE).await.unwrap();
+    let reading = tokio::spawn(async move {
+        let transaction = begin(&second).await?;
+        transaction.execute_unprepared("SELECT * FROM log_cursor").await?;
+        transaction.execute_unprepared(WRITE).await?;
+        transaction.commit().await?;
+        second.close().await
+    });
+    // Time for the other one to fail.
+    sleep(Duration::from_millis(300)).await;
+    writing.commit().await.unwrap();
+    reading.await.unwrap().unwrap();
+    first.close().await.unwrap();
 }

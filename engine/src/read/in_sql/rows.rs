@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use entity::error::Result;
+use entity::sql::begin_view;
 use entity::sql::dialect::{self, integer, pair};
 use entity::standings::{sealed_entry, standing};
 use ranking::id::MemberId;
@@ -18,7 +19,6 @@ use sea_orm::{
 
 use super::samples::{SAMPLED_FROM, Sampler, Samples};
 use super::{Bound, Part, SCORES_MAX};
-use crate::deployment::view;
 
 /// The most members in one SELECT.
 const MEMBERS_MAX: usize = 5000;
@@ -85,7 +85,7 @@ impl Rows {
 
     /// The same rows as they are at one moment, without samples, and the view of that moment.
     pub(super) async fn in_view(&self) -> Result<(Self, Arc<DatabaseTransaction>)> {
-        let view = Arc::new(view(&self.db).await?);
+        let view = Arc::new(begin_view(&self.db).await?);
         let now = Self {
             view: Some(view.clone()),
             ..Self::of(&self.db, self.from.clone(), self.values.clone())
