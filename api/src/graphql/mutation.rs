@@ -371,8 +371,8 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The member and its visibility.")] input: SetVisibilityInput,
     ) -> Result<Option<SetVisibilityPayload>> {
-        let _change = state(ctx).changes.enter();
-        Ok(Some(set_visibility(ctx, &input).await?))
+        let audit = Audit::of(ctx);
+        audit.end(set_visibility(ctx, &audit, &input).await).await
     }
 
     /// Makes an access token. Needs scope admin.

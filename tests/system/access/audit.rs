@@ -12,7 +12,7 @@ use tests::api::audit::{AUDIT_LOG, acts, value};
 use tests::api::moderation::{BAN_MEMBER, ban, lift};
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::documents::{CREATE_BOARD, REMOVE_ENTRIES};
+use tests::documents::{CREATE_BOARD, REMOVE_ENTRIES, SET_VISIBILITY};
 use tests::model::schema::Schema;
 
 const CREATE_TOKEN: &str = "
@@ -74,6 +74,11 @@ async fn day(sql: Sql) {
     api.update_board(json!({ "slug": "b", "title": "After" })).await;
     let members: Vec<Value> = (0..30).map(|no| json!({ "key": format!("m{no}") })).collect();
     api.upsert_members(members).await;
+    let hidden = |member: &str| json!({ "member": member, "visibility": "HIDDEN" });
+    api.data(SET_VISIBILITY, hidden("m1")).await;
+    // A game's own server is no administrator.
+    let game = deployment.new_token(&["--scope", "friends"]).await;
+    assert_eq!(api.ask(Some(&game), SET_VISIBILITY, hidden("m2")).await.codes(), [""; 0]);
     let scores = json!([
         { "member": "ann", "score": 7 },
         { "member": "bob", "score": 8, "eventId": "secret of bob" },
@@ -112,6 +117,8 @@ async fn day(sql: Sql) {
         ["removeEntry", "b", "ann", "DONE"],
         ["liftBan", "b", "ann", "DONE"],
         ["banMember", "b", "ann", "DONE"],
+        ["laurel token create", null, null, "DONE"],
+        ["setVisibility", null, "m1", "DONE"],
         ["upsertMembers", null, null, "DONE"],
         ["updateBoard", "b", null, "DONE"],
         ["createBoard", "b", null, "DONE"],

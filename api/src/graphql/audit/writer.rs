@@ -9,6 +9,7 @@ use sea_orm::DbErr;
 use tokio::time::timeout;
 
 use crate::access::Principal;
+use crate::access::scope::Scope;
 use crate::app::App;
 use crate::error::{Error, ErrorCode, Result};
 use crate::graphql::change::Change;
@@ -18,7 +19,7 @@ use crate::graphql::request::{app, state};
 const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A change by an administrator or a moderator, which leaves one row in the audit log however it
-/// ends. Acts of a member's own token are not kept.
+/// ends. Acts of a member's own token, or of one without these rights, are not kept.
 pub(crate) struct Audit<'c> {
     app: &'c App,
     entry: Mutex<Entry>,
@@ -53,7 +54,9 @@ impl<'c> Audit<'c> {
         Self {
             app,
             entry: Mutex::new(Entry { act, row: Row::None }),
-            is_kept: principal.is_some_and(|principal| principal.member.is_none()),
+            is_kept: principal.is_some_and(|principal| {
+                principal.member.is_none() && principal.may(Scope::Moderate)
+            }),
             _change: state.changes.enter(),
         }
     }

@@ -3,12 +3,16 @@
 use async_graphql::{Context, Enum, InputObject, SimpleObject};
 use engine::merge::check_unmerged;
 use entity::member;
+use entity::member::visibility::Visibility;
 use entity::sql::begin;
 use ranking::shown;
+use sea_orm::ActiveEnum;
+use serde_json::json;
 
 use super::Member;
 use crate::access::scope::Scope;
 use crate::error::{Error, ErrorCode, Result};
+use crate::graphql::audit::writer::Audit;
 use crate::graphql::request::{app, state};
 use crate::graphql::sight::is_hidden;
 use crate::graphql::standings::member_id;
@@ -45,6 +49,7 @@ pub struct SetVisibilityPayload {
 /// Sets the visibility of a member.
 pub(crate) async fn set_visibility(
     ctx: &Context<'_>,
+    audit: &Audit<'_>,
     input: &SetVisibilityInput,
 ) -> Result<SetVisibilityPayload> {
     let principal = state(ctx).require(Scope::Friends)?;
@@ -52,18 +57,22 @@ pub(crate) async fn set_visibility(
         let message = format!("this access token may set the visibility of {own} only");
         return Err(Error::forbidden(message));
     }
+    audit.note(|act| act.on_member(&input.member));
     let member = member_id("input.member", &input.member)?;
     let key = member.to_string();
     let found = Member::existing(ctx, std::slice::from_ref(&key)).await?.pop().flatten();
     let member = found.ok_or_else(|| no_member(&key).at("input.member"))?;
     let app = app(ctx);
     check_unmerged(&app.deployment, &[&key]).await?;
+    audit.announce().await?;
     let transaction = begin(&app.deployment.db).await?;
     // A member whose first score came a moment ago may have no row yet.
     member::insert_missing(&transaction, &key, app.deployment.clock.now_ms()).await?;
     let wanted = [(key, input.visibility.into())].into();
     let changes = member::visibility::set(&transaction, &wanted).await?;
     transaction.commit().await?;
+    let visibility = Visibility::from(input.visibility).to_value();
+    audit.note(|act| act.after(json!({ "visibility": visibility })));
     app.visibilities.apply(&changes);
     state(ctx).loaders.clear().await;
     Ok(SetVisibilityPayload { member })
