@@ -9,6 +9,7 @@ pub mod integrity;
 pub mod job;
 pub mod member;
 pub mod mutation;
+pub mod partition;
 pub(crate) mod price;
 pub mod query;
 pub mod request;
@@ -37,6 +38,7 @@ use member::quarantine::QuarantinedScore;
 use member::report::MemberReport;
 use member::search::MemberTotal;
 use mutation::Mutation;
+use partition::Partition;
 use query::Query;
 use standings::Standings;
 use standings::period::{Period, PeriodTotal};
@@ -91,6 +93,9 @@ fn builder() -> SchemaBuilder<Query, Mutation, Subscription> {
             "A page of runs of the integrity diff.",
         )
         .override_output_type_description::<Connection<Job, JobTotal>>("A page of jobs.")
+        .override_output_type_description::<Connection<Partition, EmptyFields>>(
+            "A page of partitions.",
+        )
         .override_output_type_description::<Connection<Member, MemberTotal>>("A page of members.")
         .override_output_type_description::<Connection<MemberReport, EmptyFields>>(
             "A page of reports of members.",

@@ -150,7 +150,7 @@ impl Health {
             .filter_map(|(no, health)| Some((no, health, health.stuck_by(now, is_sql_away)?)));
         degraded.extend(reasons.take(NAMED_MAX).map(|(no, health, reason)| {
             let (commits, seconds) = (health.commits_behind(), health.behind_for(now).as_secs());
-            format!("partition {no} is {commits} commits and {seconds} s behind: {reason}")
+            format!("partition {no} is {commits} commits and {seconds} s behind: {}", reason.name())
         }));
         let (grave, other): (Vec<&Warning>, Vec<&Warning>) =
             warnings.iter().partition(|warning| warning.is_grave);

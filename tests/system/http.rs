@@ -8,6 +8,7 @@ mod log;
 mod metrics;
 mod office;
 mod page;
+mod partitions;
 mod persisted_queries;
 mod players;
 mod private_boards;

@@ -223,6 +223,11 @@ async function records(page) {
   await show('check', page.locator('.entries'), 'Last diff');
   await show('findings', page.locator('.cases'));
   await look(page, 'checks');
+  await section(page, 'Partitions');
+  await show('partitions', page.locator('.entries'), 'Partition 0');
+  await look(page, 'partitions');
+  await page.getByRole('link', { name: 'Those that need attention' }).click();
+  await show('well', page.locator('main'), 'No partition needs attention');
   await section(page, 'Audit log');
   await page.getByText('Filter').click();
   await page.getByLabel('Act', { exact: true }).fill('banMember');

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::worker::Signals;
 use crate::health::Health;
-use crate::health::partition::STUCK_AFTER;
+use crate::health::partition::{STUCK_AFTER, StuckBy};
 
 /// How long the persister sleeps before it reads the heads again, as other processes commit too.
 const IDLE: Duration = Duration::from_millis(200);
@@ -315,7 +315,7 @@ impl Persister {
                     partition,
                     commits = health.commits_behind(),
                     seconds = health.behind_for(now).as_secs(),
-                    reason = health.stuck_by(now, self.health.sql.is_away()),
+                    reason = health.stuck_by(now, self.health.sql.is_away()).map(StuckBy::name),
                     error = health.error.as_deref(),
                     "SQL's cursor does not move: the log of this partition waits in Redis"
                 );

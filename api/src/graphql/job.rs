@@ -15,7 +15,7 @@ use super::types::scalar::{DateTime, int};
 use crate::access::scope::Scope;
 use crate::loader::totals::Total;
 
-/// The default length of a page of jobs or integrity runs.
+/// The default length of a page of jobs, integrity runs or partitions.
 pub const JOBS_DEFAULT: usize = 20;
 
 /// The kind of a job.

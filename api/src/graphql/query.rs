@@ -21,6 +21,7 @@ use super::member::friend::{self, FriendEntry};
 use super::member::quarantine::{self, QuarantinedScore};
 use super::member::report::{self, MemberReport};
 use super::member::search::{MemberTotal, search};
+use super::partition::{self, Partition};
 use super::request::{app, state};
 use super::standings::entry::Entry;
 use super::standings::period::Period;
@@ -48,6 +49,8 @@ pub enum Node {
     ScoreEvent(ScoreEvent),
     /// A job.
     Job(Job),
+    /// A partition.
+    Partition(Partition),
     /// A run of the integrity diff.
     IntegrityRun(IntegrityRun),
     /// A finding.
@@ -205,6 +208,23 @@ impl Query {
         Ok(Some(Box::pin(integrity::list(ctx, board.as_deref(), first, after.as_deref())).await?))
     }
 
+    /// The partitions, in the order of their numbers, as the process that answers sees them. Needs
+    /// scope admin.
+    #[graphql(cache_control(private), guard = "Needs::Scope(Scope::Admin)")]
+    async fn partitions(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(
+            default = false,
+            desc = "Only those that are not level, or whose commits do not get to SQL."
+        )]
+        unwell: bool,
+        #[graphql(desc = "The number of items, at most 1,000.", default = 20)] first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+    ) -> Result<Option<Connection<Partition, EmptyFields>>> {
+        Ok(Some(partition::list(ctx, unwell, first, after.as_deref())?))
+    }
+
     /// The access tokens, oldest first, ended ones too. Needs scope admin.
     #[graphql(cache_control(private), guard = "Needs::Scope(Scope::Admin)")]
     async fn access_tokens(
@@ -308,6 +328,7 @@ async fn node(ctx: &Context<'_>, id: &str) -> crate::error::Result<Option<Node>>
         GlobalId::MemberReport(number) => report::find(ctx, number).await?.map(Into::into),
         GlobalId::ErasureReceipt(id) => erasure::find(ctx, &id).await?.map(Into::into),
         GlobalId::Job(number) => job::find(ctx, number).await?.map(Into::into),
+        GlobalId::Partition(number) => partition::find(ctx, number)?.map(Into::into),
         GlobalId::IntegrityRun(number) => integrity::find(ctx, number).await?.map(Into::into),
         GlobalId::Finding(run, index) => {
             integrity::find_finding(ctx, run, index).await?.map(Into::into)

@@ -8,9 +8,33 @@ use tokio::time::Instant;
 /// How long SQL's cursor may stand still, with commits behind it, before it counts as stuck.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(10);
 
-/// The reasons why a cursor is stuck: SQL is away, Redis does not answer, the partition waits for
-/// recovery, or no process persists it.
-pub(crate) const STUCK_BY: [&str; 4] = ["sql", "redis", "not_level", "persister"];
+/// The reason why a cursor is stuck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StuckBy {
+    /// SQL is away.
+    Sql,
+    /// Redis does not answer.
+    Redis,
+    /// The partition waits for recovery.
+    NotLevel,
+    /// No process persists it.
+    Persister,
+}
+
+impl StuckBy {
+    /// All reasons.
+    pub(crate) const ALL: [Self; 4] = [Self::Sql, Self::Redis, Self::NotLevel, Self::Persister];
+
+    /// The name in metrics and logs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sql => "sql",
+            Self::Redis => "redis",
+            Self::NotLevel => "not_level",
+            Self::Persister => "persister",
+        }
+    }
+}
 
 /// The most heads that are remembered with the instant at which each was seen.
 const SEEN_MAX: usize = 64;
@@ -127,13 +151,18 @@ impl PartitionHealth {
             && stands.is_none_or(|stands| stands >= STUCK_AFTER)
     }
 
-    /// The reason why it is stuck, of a few; `None` if it is not.
-    pub fn stuck_by(&self, now: Instant, is_sql_away: bool) -> Option<&'static str> {
+    /// True if it is not level, cannot be persisted, or is stuck.
+    pub fn is_unwell(&self, now: Instant) -> bool {
+        self.is_level != Some(true) || self.error.is_some() || self.is_stuck(now)
+    }
+
+    /// The reason why it is stuck; `None` if it is not.
+    pub fn stuck_by(&self, now: Instant, is_sql_away: bool) -> Option<StuckBy> {
         self.is_stuck(now).then_some(match (is_sql_away, self.is_level) {
-            (true, _) => "sql",
-            (false, None) => "redis",
-            (false, Some(false)) => "not_level",
-            (false, Some(true)) => "persister",
+            (true, _) => StuckBy::Sql,
+            (false, None) => StuckBy::Redis,
+            (false, Some(false)) => StuckBy::NotLevel,
+            (false, Some(true)) => StuckBy::Persister,
         })
     }
 }
@@ -167,11 +196,11 @@ mod tests {
         health.see_cursor(0, at(0));
         health.see_head(100, at(1));
         assert!(!health.is_stuck(at(9)));
-        assert_eq!(health.stuck_by(at(12), true), Some("sql"));
+        assert_eq!(health.stuck_by(at(12), true), Some(StuckBy::Sql));
         health.see_cursor(1, at(12));
         assert!(!health.is_stuck(at(13)));
         health.is_level = Some(true);
-        assert_eq!(health.stuck_by(at(30), false), Some("persister"));
+        assert_eq!(health.stuck_by(at(30), false), Some(StuckBy::Persister));
     }
 
     #[test]

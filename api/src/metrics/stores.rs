@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Label, registered};
 use crate::health::Health;
-use crate::health::partition::STUCK_BY;
+use crate::health::partition::StuckBy;
 
 /// The greatest age of the gauges.
 const AGE_MAX: Duration = Duration::from_secs(5);
@@ -227,7 +227,7 @@ impl Stores {
         let (now, is_sql_away) = (Instant::now(), health.sql.is_away());
         // The reads below share their connections with requests, which may keep them busy.
         self.set_up("sql", health.sql.was_asked() && !is_sql_away);
-        let mut stuck_by = HashMap::from(STUCK_BY.map(|reason| (reason, 0)));
+        let mut stuck_by = HashMap::from(StuckBy::ALL.map(|reason| (reason, 0)));
         for (partition, health) in (0..).zip(health.partitions()) {
             let labels = [("partition", partition)];
             let seconds = health.behind_for(now).as_secs_f64();
@@ -241,7 +241,7 @@ impl Stores {
             }
         }
         for (reason, count) in stuck_by {
-            self.stuck_by.get_or_create_owned(&[("reason", reason)]).set(count);
+            self.stuck_by.get_or_create_owned(&[("reason", reason.name())]).set(count);
         }
     }
 

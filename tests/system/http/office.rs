@@ -123,6 +123,7 @@ fn check_shown(seen: &Value) {
         assert!(shown("findings").contains(part), "{part}: {}", shown("findings"));
     }
     assert!(shown("jobs").contains("done"), "{}", shown("jobs"));
+    assert!(shown("partitions").contains("level"), "{}", shown("partitions"));
     assert!(shown("audit").contains("moderator"), "{}", shown("audit"));
 }
 

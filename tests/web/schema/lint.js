@@ -53,6 +53,7 @@ const FORWARD_ONLY = [
   'Query.erasureReceipts',
   'Query.integrityRuns',
   'Query.jobs',
+  'Query.partitions',
   'Query.searchMembers',
   'Standings.friends',
 ];

@@ -37,6 +37,8 @@ pub enum GlobalId {
     Event(EventPlace),
     /// A job by its number.
     Job(i64),
+    /// A partition by its number.
+    Partition(u16),
     /// A run of the integrity diff by its number.
     IntegrityRun(i64),
     /// A finding by the number of its run and its index there.
@@ -97,6 +99,7 @@ impl GlobalId {
                 format!("event:{}:{}:{}", place.partition, place.seq, place.index)
             }
             Self::Job(number) => format!("job:{number}"),
+            Self::Partition(number) => format!("partition:{number}"),
             Self::IntegrityRun(number) => format!("integrityRun:{number}"),
             Self::Finding(run, index) => format!("finding:{run}:{index}"),
             Self::AccessToken(id) => format!("accessToken:{id}"),
@@ -140,6 +143,7 @@ impl GlobalId {
             "accessToken" => Some(Self::AccessToken(rest.to_owned())),
             "erasureReceipt" => Some(Self::ErasureReceipt(rest.to_owned())),
             "job" => rest.parse().ok().map(Self::Job),
+            "partition" => rest.parse().ok().map(Self::Partition),
             "quarantined" => rest.parse().ok().map(Self::Quarantined),
             "auditEntry" => rest.parse().ok().map(Self::AuditEntry),
             "memberReport" => rest.parse().ok().map(Self::MemberReport),
@@ -217,6 +221,7 @@ mod tests {
             GlobalId::Period(board, "hourly".into(), "2025-10-26T01+01:00".into()),
             GlobalId::Event(EventPlace { partition: PartitionNo(3), seq: 120, index: 7 }),
             GlobalId::Job(17),
+            GlobalId::Partition(3),
             GlobalId::IntegrityRun(5),
             GlobalId::Finding(5, 0),
             GlobalId::AccessToken("57c22c6e00b5".into()),

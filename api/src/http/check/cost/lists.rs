@@ -10,7 +10,7 @@ use crate::graphql::types::connection::PAGE_DEFAULT;
 
 /// Fields that answer with a page, each with its default length. Their `nodes` and `edges` count
 /// for each item, and their other fields once.
-pub(super) const PAGES: [(&str, usize); 16] = [
+pub(super) const PAGES: [(&str, usize); 17] = [
     ("accessTokens", PAGE_DEFAULT),
     ("auditLog", PAGE_DEFAULT),
     ("erasureReceipts", PAGE_DEFAULT),
@@ -27,6 +27,7 @@ pub(super) const PAGES: [(&str, usize); 16] = [
     ("jobs", JOBS_DEFAULT),
     ("integrityRuns", JOBS_DEFAULT),
     ("findings", FINDINGS_DEFAULT),
+    ("partitions", JOBS_DEFAULT),
 ];
 
 /// Fields that answer with a list of at most so many objects, by no argument's choice.

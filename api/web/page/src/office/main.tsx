@@ -18,6 +18,7 @@ import { ErasuresPage } from './pages/ErasuresPage';
 import { JobsPage } from './pages/JobsPage';
 import { MemberPage } from './pages/MemberPage';
 import { MembersPage } from './pages/MembersPage';
+import { PartitionsPage } from './pages/PartitionsPage';
 import { TokensPage } from './pages/TokensPage';
 import { WaitingPage } from './pages/WaitingPage';
 import { Sure, Told } from './parts/Sure';
@@ -42,6 +43,8 @@ function Shown() {
       return <JobsPage />;
     case 'checks':
       return <ChecksPage />;
+    case 'partitions':
+      return <PartitionsPage key={String(query)} unwell={query.has('unwell')} />;
     case 'audit':
       return <AuditPage query={query} />;
     case 'erasures':

@@ -10,6 +10,7 @@ export const SECTIONS = {
   tokens: 'ADMIN',
   jobs: 'ADMIN',
   checks: 'ADMIN',
+  partitions: 'ADMIN',
   audit: 'ADMIN',
   erasures: 'ADMIN',
 } as const;
