@@ -6,7 +6,7 @@
 //! 1. `HELD`. Every partition marks the member, and accepts nothing for it. SQL then has its whole
 //!    history, which does not change. A member that cannot be erased is `REFUSED`: every partition
 //!    frees it, and then the record goes. If its scores are to stay, it is merged into a random key
-//!    before the next step.
+//!    before the next step; archived ones by a program that can read the archive's files.
 //! 2. `ERASING`. Board by board, the member is removed. Then its events go, while their commits
 //!    keep the leaves: archived ones first, by a program that can write the archive's files again.
 //!    Last, in one transaction, its other rows go.
@@ -24,8 +24,10 @@ use crate::deployment::Deployment;
 use crate::deployment::checksum::sha256_of;
 use crate::failpoint;
 use crate::history::amend::{Amended, By, Plan, amend_members, void_dead_letters};
-use crate::history::archive::erasing::is_in_the_way;
-use crate::merge::{Merged, RESUME_TIMEOUT, RESUMED_AFTER, anonymize, boards_of, tell_members};
+use crate::history::archive::erasing::{is_in_the_way, places};
+use crate::merge::{
+    ArchivedEvents, Merged, RESUME_TIMEOUT, RESUMED_AFTER, anonymize, boards_of, tell_members,
+};
 use entity::deployment::clock::sql_now_ms;
 use entity::error::{Error, Result};
 use entity::history::dead_letter;
@@ -52,9 +54,9 @@ pub enum Erased {
 /// keeps its mode.
 ///
 /// # Errors
-/// `Invalid` if others were merged into the member, or if its scores are to stay and cannot: it is
-/// banned, or some are archived; nothing is erased then. `Unavailable` while it
-/// takes part in a merge, its bans change, or a board moves to another number of shards.
+/// `Invalid` if others were merged into the member, or if its scores are to stay and it is banned;
+/// nothing is erased then. `Unavailable` while it takes part in a merge, its bans change, or a
+/// board moves to another number of shards.
 pub async fn erase(
     deployment: &Deployment,
     member: &MemberId,
@@ -68,16 +70,19 @@ pub async fn erase(
             None => return Ok(Erased::NoSuchMember),
         },
     };
-    go_on(deployment, row, deadline).await
+    go_on(deployment, row, None, deadline).await
 }
 
 /// Goes on with erasures whose processes may have ended.
 pub async fn resume(deployment: &Deployment) -> Result<()> {
     let before_ms = sql_now_ms(&deployment.db).await? - RESUMED_AFTER.as_millis() as i64;
     for row in erasure::under_way(&deployment.db, before_ms).await? {
+        if row.step == Step::Held && waits_for_files(deployment, &row).await? {
+            continue;
+        }
         let deadline = Instant::now() + RESUME_TIMEOUT;
         let id = row.id.clone();
-        if let Err(error) = go_on(deployment, row, deadline).await {
+        if let Err(error) = go_on(deployment, row, None, deadline).await {
             tracing::warn!(id, %error, "an erasure waits");
         }
     }
@@ -194,16 +199,21 @@ async fn take_back(deployment: &Deployment, row: &Model) -> Result<()> {
 }
 
 /// Does the steps of an erasure from the one that its row has, up to where files of the archive are
-/// in the way.
+/// in the way. A program that reads these files passes all archived events of the member.
 ///
 /// # Errors
 /// As [`erase`].
-pub async fn go_on(deployment: &Deployment, mut row: Model, deadline: Instant) -> Result<Erased> {
+pub async fn go_on(
+    deployment: &Deployment,
+    mut row: Model,
+    archived: Option<&ArchivedEvents>,
+    deadline: Instant,
+) -> Result<Erased> {
     let db = &deployment.db;
     loop {
         let done = match row.step {
             Step::Done => return Ok(Erased::Done(row)),
-            Step::Held => match hold(deployment, &row, deadline).await {
+            Step::Held => match hold(deployment, &row, archived, deadline).await {
                 Ok(false) => return Ok(Erased::UnderWay(row)),
                 held => held.map(drop),
             },
@@ -234,12 +244,17 @@ pub async fn go_on(deployment: &Deployment, mut row: Model, deadline: Instant) -
 
 /// Tells all partitions to hold the member, and decides the erasure, or refuses it. Returns false
 /// if its scores are still being given to a random key.
-async fn hold(deployment: &Deployment, row: &Model, deadline: Instant) -> Result<bool> {
+async fn hold(
+    deployment: &Deployment,
+    row: &Model,
+    archived: Option<&ArchivedEvents>,
+    deadline: Instant,
+) -> Result<bool> {
     failpoint::hit("erasure-recorded");
     let (db, member) = (&deployment.db, row.member_id()?);
     tell_members(deployment, vec![member.clone()]).await?;
     failpoint::hit("erasure-held");
-    match prepare(deployment, row, &member, deadline).await {
+    match prepare(deployment, (row, &member), archived, deadline).await {
         Ok(false) => Ok(false),
         Ok(true) => {
             erasure::forget_target(db, row, Step::Erasing).await?;
@@ -261,13 +276,16 @@ async fn hold(deployment: &Deployment, row: &Model, deadline: Instant) -> Result
 /// stay. Returns false while that goes on.
 async fn prepare(
     deployment: &Deployment,
-    row: &Model,
-    member: &MemberId,
+    (row, member): (&Model, &MemberId),
+    archived: Option<&ArchivedEvents>,
     deadline: Instant,
 ) -> Result<bool> {
     check(deployment, member).await?;
     let Some(target) = row.target_id()? else { return Ok(true) };
-    let merged = anonymize(deployment, member, &target, deadline).await?;
+    if archived.is_none() && waits_for_files(deployment, row).await? {
+        return Ok(false);
+    }
+    let merged = anonymize(deployment, [member, &target], archived, deadline).await?;
     failpoint::hit("erasure-anonymized");
     Ok(merged != Merged::UnderWay)
 }
@@ -318,7 +336,7 @@ pub async fn take_off_boards(
     Ok(())
 }
 
-/// True if an erasure goes on once files of the archive are written again, or finished.
+/// True if an erasure goes on once files of the archive are read and written again, or finished.
 ///
 /// # Errors
 /// If SQL does not answer.
@@ -326,6 +344,9 @@ pub async fn waits_for_files(deployment: &Deployment, row: &Model) -> Result<boo
     match &row.member {
         Some(member) if row.step == Step::Erasing => {
             Ok(is_in_the_way(&deployment.db, member).await?)
+        }
+        Some(member) if row.step == Step::Held && row.target.is_some() => {
+            Ok(!places(&deployment.db, member).await?.is_empty())
         }
         _ => Ok(false),
     }

@@ -27,6 +27,7 @@ use ranking::merge::MemberMark;
 use ranking::store::write::Writes;
 use tokio::time::Instant;
 
+pub use self::scores::ArchivedEvents;
 use self::start::{Purpose, start};
 use crate::deployment::Deployment;
 use crate::erasure::check_not_erasing;
@@ -38,6 +39,7 @@ use entity::board::seen::Seen;
 use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
 use entity::member::ban;
+use entity::member::erasure::is_anonymous;
 use entity::member::friendship::{self, FRIENDS_MAX};
 use entity::member::merge::{self, Step};
 
@@ -92,18 +94,18 @@ pub async fn merge(
     if row.target != target.as_str() {
         return Err(refusal(&row).into());
     }
-    go_on(deployment, row, deadline).await
+    go_on(deployment, row, None, deadline).await
 }
 
 /// Merges a member that is being erased into the random key of that erasure. The key gets the
-/// scores, and nothing else that the source has.
+/// scores, archived ones too, and nothing else that the source has.
 ///
 /// # Errors
 /// As [`merge`].
 pub(crate) async fn anonymize(
     deployment: &Deployment,
-    source: &MemberId,
-    target: &MemberId,
+    [source, target]: [&MemberId; 2],
+    archived: Option<&ArchivedEvents>,
     deadline: Instant,
 ) -> Result<Merged> {
     let row = match merge::of(&deployment.db, source.as_str()).await? {
@@ -113,16 +115,19 @@ pub(crate) async fn anonymize(
             None => return Ok(Merged::NoSuchMember),
         },
     };
-    go_on(deployment, row, deadline).await
+    go_on(deployment, row, archived, deadline).await
 }
 
-/// Goes on with merges whose processes may have ended.
+/// Goes on with merges whose processes may have ended. An erasure goes on with its own.
 pub async fn resume(deployment: &Deployment) -> Result<()> {
     let before_ms = sql_now_ms(&deployment.db).await? - RESUMED_AFTER.as_millis() as i64;
     for row in merge::under_way(&deployment.db, before_ms).await? {
+        if is_anonymous(&deployment.db, &row.source, &row.target).await? {
+            continue;
+        }
         let (source, target) = (row.source.clone(), row.target.clone());
         let deadline = Instant::now() + RESUME_TIMEOUT;
-        if let Err(error) = go_on(deployment, row, deadline).await {
+        if let Err(error) = go_on(deployment, row, None, deadline).await {
             tracing::warn!(source, target, %error, "a merge waits");
         }
     }
@@ -208,6 +213,7 @@ async fn take_back(deployment: &Deployment, row: &merge::Model) -> Result<bool> 
 async fn go_on(
     deployment: &Deployment,
     mut row: merge::Model,
+    archived: Option<&ArchivedEvents>,
     deadline: Instant,
 ) -> Result<Merged> {
     let db = &deployment.db;
@@ -217,7 +223,7 @@ async fn go_on(
                 failpoint::hit("recorded");
                 tell(deployment, &row).await?;
                 failpoint::hit("held");
-                match scores::check(deployment, &row, deadline).await {
+                match scores::check(deployment, &row, archived, deadline).await {
                     Ok(()) => given::decide(deployment, &row).await?,
                     Err(error) if error.is_transient() => return Err(error),
                     Err(error) => {
@@ -233,16 +239,18 @@ async fn go_on(
                 return Err(taken_back());
             }
             Step::Done => return Ok(Merged::Done),
-            Step::Decided | Step::Merged => match finish(deployment, &row, deadline).await {
-                Ok(()) => {}
-                // The background work goes on.
-                Err(error) if error.is_transient() => {
-                    let merge::Model { source, target, .. } = row;
-                    tracing::info!(source, target, %error, "a merge is decided and goes on later");
-                    return Ok(Merged::UnderWay);
+            Step::Decided | Step::Merged => {
+                match finish(deployment, &row, archived, deadline).await {
+                    Ok(()) => {}
+                    // The background work goes on.
+                    Err(error) if error.is_transient() => {
+                        let merge::Model { source, target, .. } = row;
+                        tracing::info!(source, target, %error, "a merge is decided and goes on later");
+                        return Ok(Merged::UnderWay);
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
-            },
+            }
         }
         // It may be another merge of the same source by now.
         let now = merge::of(db, &row.source).await?.filter(|now| now.target == row.target);
@@ -254,9 +262,14 @@ async fn go_on(
 }
 
 /// Does a step after the decision.
-async fn finish(deployment: &Deployment, row: &merge::Model, deadline: Instant) -> Result<()> {
+async fn finish(
+    deployment: &Deployment,
+    row: &merge::Model,
+    archived: Option<&ArchivedEvents>,
+    deadline: Instant,
+) -> Result<()> {
     if row.step == Step::Decided {
-        scores::move_all(deployment, row, deadline).await?;
+        scores::move_all(deployment, row, archived, deadline).await?;
         failpoint::hit("moved");
         given::give(deployment, row).await?;
         failpoint::hit("merged");

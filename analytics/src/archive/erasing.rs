@@ -13,6 +13,7 @@ use engine::deployment::Deployment;
 use engine::erasure::{self, Erased};
 use engine::failpoint;
 use engine::history::archive::erasing::{self, Again, Place};
+use engine::merge::ArchivedEvents;
 use entity::archive::archive_file;
 use entity::member::erasure::{self as row, Model, Step};
 use polars::prelude::{ChunkCompareEq, DataFrame};
@@ -97,7 +98,9 @@ async fn finish_one(
     erased: &mut ErasedFromFiles,
 ) -> Result<bool> {
     let deadline = || tokio::time::Instant::now() + STEPS_TIMEOUT;
-    let row = match erasure::go_on(deployment, row, deadline()).await {
+    let member = row.member_id()?;
+    let archived = archived_of(deployment, &row, &member).await?;
+    let row = match erasure::go_on(deployment, row, Some(&archived), deadline()).await {
         Ok(Erased::UnderWay(row)) if row.step == Step::Erasing => row,
         Ok(erased) => return Ok(matches!(erased, Erased::Done(_))),
         Err(error) => {
@@ -106,7 +109,7 @@ async fn finish_one(
             return Ok(false);
         }
     };
-    let member = row.member_id()?;
+    drop(archived);
     // Before the events: a rebuild that reads some of the files finds the removals in SQL.
     erasure::take_off_boards(deployment, &row, deadline()).await?;
     for place in erasing::places(&deployment.db, member.as_str()).await? {
@@ -114,8 +117,50 @@ async fn finish_one(
         rewriting.write_again(job, erased).await?;
         finish_earlier(deployment, job).await?;
     }
-    let now = erasure::go_on(deployment, row, deadline()).await?;
+    let now = erasure::go_on(deployment, row, None, deadline()).await?;
     Ok(matches!(now, Erased::Done(_)))
+}
+
+/// The archived events of a member whose scores are to stay; none of another one, as nothing needs
+/// them. The member is held, and no archive is decided meanwhile.
+async fn archived_of(
+    deployment: &Deployment,
+    row: &Model,
+    member: &MemberId,
+) -> Result<ArchivedEvents> {
+    let mut archived = ArchivedEvents::new();
+    if row.target.is_none() {
+        return Ok(archived);
+    }
+    for place in erasing::places(&deployment.db, member.as_str()).await? {
+        let (board, partition) =
+            (BoardNo(place.board_no), PartitionNo(place.partition.try_into()?));
+        let of_board = archived.entry(board).or_default();
+        for file in archive_file::of_partition(&deployment.db, board, partition).await? {
+            let (own, _) = block_in_place(|| read(deployment, &file, member))?;
+            for event in events::rows(&own)? {
+                of_board.push((event.place()?, event.to_ranking()?));
+            }
+        }
+    }
+    Ok(archived)
+}
+
+/// The events of a member in a file, and the others.
+fn read(
+    deployment: &Deployment,
+    file: &archive_file::Model,
+    member: &MemberId,
+) -> Result<(DataFrame, DataFrame)> {
+    let path = deployment.archive_dir.join(&file.path);
+    if let Some(wrong) = wrong(&path, file) {
+        bail!("{}: {wrong}", display_path(&path));
+    }
+    let frame = parquet::read(&path)?;
+    let is_own = frame.column("member")?.str()?.equal(member.as_str());
+    let (own, others) = (frame.filter(&is_own)?, frame.filter(&!is_own)?);
+    ensure!(own.height() + others.height() == frame.height(), "a file has an event of nobody");
+    Ok((own, others))
 }
 
 /// The files of a board's partition, for an erasure.
@@ -157,22 +202,11 @@ impl Rewriting<'_> {
     /// The events of a file without the member's, which are added to `gone`; `None` if it has none
     /// of the member.
     fn rest(&self, former: &archive_file::Model, gone: &mut Gone) -> Result<Option<DataFrame>> {
-        let path = self.deployment.archive_dir.join(&former.path);
-        if let Some(wrong) = wrong(&path, former) {
-            bail!("{}: {wrong}", display_path(&path));
-        }
-        let frame = parquet::read(&path)?;
-        let is_own = frame.column("member")?.str()?.equal(self.member.as_str());
-        let own = events::rows(&frame.filter(&is_own)?)?;
-        for event in &own {
+        let (own, rest) = read(self.deployment, former, self.member)?;
+        for event in events::rows(&own)? {
             *gone.entry((event.partition, event.seq)).or_default() += 1;
         }
-        if own.is_empty() {
-            return Ok(None);
-        }
-        let rest = frame.filter(&!is_own)?;
-        ensure!(rest.height() + own.len() == frame.height(), "a file has an event of nobody");
-        Ok(Some(rest))
+        Ok((own.height() > 0).then_some(rest))
     }
 
     /// Writes what takes the place of a file, and returns its row.

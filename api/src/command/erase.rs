@@ -101,7 +101,7 @@ async fn erase_from(
         };
         if waits_for_files(deployment, &row).await? {
             erase_files(&environment).await.context(
-                "the member is off its boards, and erased once files of the archive are written again: run `laurel erase-files`",
+                "the member is erased once files of the archive are written again: run `laurel erase-files`",
             )?;
         } else {
             // The background work may have gone on with it, and may end it.

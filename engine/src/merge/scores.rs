@@ -1,11 +1,11 @@
 //! The scores of a member that is being merged: checked, copied and removed, board by board.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use futures::TryStreamExt;
 use ranking::board::Board;
 use ranking::commit::{Event, EventPlace};
-use ranking::id::MemberId;
+use ranking::id::{BoardNo, MemberId};
 use sea_orm::{ColumnTrait, Condition, QueryFilter};
 use tokio::time::Instant;
 
@@ -21,6 +21,9 @@ use entity::history::{dead_letter, score_event};
 use entity::member::erasure::is_anonymous;
 use entity::member::merge;
 
+/// The archived events of a member, by board.
+pub type ArchivedEvents = BTreeMap<BoardNo, Vec<(EventPlace, Event)>>;
+
 /// The members of a merge on a board.
 struct Move<'a> {
     board: Board,
@@ -29,6 +32,8 @@ struct Move<'a> {
     /// True if a copy has neither the event id nor the metadata of its origin: they may name the
     /// source.
     is_anonymous: bool,
+    /// The source's archived events; `None` where no file can be read.
+    archived: Option<&'a [(EventPlace, Event)]>,
 }
 
 /// Checks that a merge can be carried out. Both members are held, so what is found stays true.
@@ -38,6 +43,7 @@ struct Move<'a> {
 pub(super) async fn check(
     deployment: &Deployment,
     row: &merge::Model,
+    archived: Option<&ArchivedEvents>,
     deadline: Instant,
 ) -> Result<()> {
     let is_anonymous = is_anonymous(&deployment.db, &row.source, &row.target).await?;
@@ -45,7 +51,7 @@ pub(super) async fn check(
         check_friends(deployment, row).await?;
     }
     for found in boards_of(deployment, &row.source).await? {
-        let of_board = Move::of(deployment, &found, row, is_anonymous)?;
+        let of_board = Move::of(deployment, &found, (row, is_anonymous), archived)?;
         let scores = of_board.scores().await?;
         of_board.check(&scores, deadline).await.map_err(|error| match error {
             Error::Ranking(ranking::Error::OutOfRange(why)) => {
@@ -69,6 +75,7 @@ pub(super) async fn check(
 pub(super) async fn move_all(
     deployment: &Deployment,
     row: &merge::Model,
+    archived: Option<&ArchivedEvents>,
     deadline: Instant,
 ) -> Result<()> {
     let is_anonymous = is_anonymous(&deployment.db, &row.source, &row.target).await?;
@@ -76,7 +83,7 @@ pub(super) async fn move_all(
         // Another process may change the board meanwhile.
         let mut found = Some(found);
         while let Some(present) = found.take() {
-            let of_board = Move::of(deployment, &present, row, is_anonymous)?;
+            let of_board = Move::of(deployment, &present, (row, is_anonymous), archived)?;
             match of_board.carry_out(deadline).await {
                 Err(Error::Ranking(ranking::Error::BoardGone)) if Instant::now() < deadline => {
                     let no = [present.no];
@@ -93,15 +100,16 @@ impl<'a> Move<'a> {
     fn of(
         deployment: &'a Deployment,
         found: &board::Model,
-        row: &merge::Model,
-        is_anonymous: bool,
+        (row, is_anonymous): (&merge::Model, bool),
+        archived: Option<&'a ArchivedEvents>,
     ) -> Result<Self> {
         let board = found.to_ranking()?;
         let [source, target] = row.marks()?.map(|(member, _)| {
             let no = deployment.store.partitions().of_member(&board, &member);
             (deployment.partition(no), member)
         });
-        Ok(Self { board, source, target, is_anonymous })
+        let archived = archived.map(|all| all.get(&board.no).map_or(&[][..], Vec::as_slice));
+        Ok(Self { board, source, target, is_anonymous, archived })
     }
 
     /// Copies all scores, waits until SQL has the copies, and removes the source.
@@ -143,7 +151,7 @@ impl<'a> Move<'a> {
     /// The source's scores on the board that count, in order.
     ///
     /// # Errors
-    /// `Invalid` if archived events count, too.
+    /// `Invalid` if archived events count that cannot be read.
     async fn scores(&self) -> Result<Vec<(EventPlace, Event)>> {
         let (partition, member) = &self.source;
         let (db, no) = (&partition.db, self.board.no);
@@ -153,9 +161,10 @@ impl<'a> Move<'a> {
         let elsewhere = In.ne(i32::from(partition.no));
         let events_of = score_event::history_of(&self.board, member.as_str())
             .filter(Condition::any().add(elsewhere).add(Seq.gt(mark.archived_seq)));
-        // One by one: a row takes ten times the memory of its event.
+        // Archived ones come first: a board with some has never moved. One by one: a row takes ten
+        // times the memory of its event.
         let mut rows = events_of.stream(db).await?;
-        let mut events = vec![];
+        let mut events = self.archived.unwrap_or_default().to_vec();
         while let Some(row) = rows.try_next().await? {
             events.push((row.place()?, row.to_ranking()?));
         }
@@ -165,7 +174,8 @@ impl<'a> Move<'a> {
                 (event.event_id, event.metadata) = (None, None);
             }
         }
-        if !begins_anew && archived.values().any(|row| row.state().is_some()) {
+        let is_archived = || archived.values().any(|row| row.state().is_some());
+        if self.archived.is_none() && !begins_anew && is_archived() {
             return Err(ranking::Error::Invalid(format!(
                 "{member} has archived scores on board {no} and cannot be merged: expected a member without any, or removed from that board"
             ))

@@ -15,7 +15,7 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::ERASE_MEMBER;
 use tests::jobs::analytics::{figures, output_beside, run};
 use tests::jobs::archive::{age, archive, check_copies, check_files, delete};
-use tests::jobs::erasure::{erase, traces};
+use tests::jobs::erasure::{erase, erase_with, traces};
 use tests::jobs::seal::wait_until_dropped;
 use tests::wait::until;
 
@@ -34,6 +34,18 @@ const STEPS: [&str; 10] = [
     "erasure-events",
     "erasure-deleted",
     "erasure-trimmed",
+];
+
+/// Steps after which an erasure that keeps archived scores can be killed.
+const STEPS_OF_ANONYMOUS: [&str; 8] = [
+    "erasure-held",
+    "held",
+    "copied",
+    "board-copied",
+    "source-removed",
+    "erasure-anonymized",
+    "erased-file",
+    "erased-switched",
 ];
 
 const STANDINGS: &str = "query($window: String!, $period: String, $segment: String) {
@@ -84,8 +96,8 @@ async fn play(deployment: &Deployment, api: &Api, turn: usize) {
     deployment.settle().await;
 }
 
-/// The standings of all, of a sealed day and of a segment, without the member.
-async fn others(api: &Api) -> Vec<Value> {
+/// The standings of all, of a sealed day and of a segment.
+async fn entries(api: &Api) -> Vec<Value> {
     let mut all = vec![];
     for of in [
         json!({ "window": "all" }),
@@ -93,11 +105,29 @@ async fn others(api: &Api) -> Vec<Value> {
         json!({ "window": "all", "segment": "region:eu" }),
     ] {
         let data = api.data(STANDINGS, of).await;
-        let nodes = data["board"]["standings"]["top"]["nodes"].as_array().unwrap();
-        let other = nodes.iter().filter(|node| node["member"]["key"] != MEMBER);
-        all.extend(other.cloned());
+        all.extend(data["board"]["standings"]["top"]["nodes"].as_array().unwrap().iter().cloned());
     }
     assert!(all.len() >= 9, "{all:?}");
+    all
+}
+
+/// As [`entries`], without the member.
+async fn others(api: &Api) -> Vec<Value> {
+    let mut others = entries(api).await;
+    others.retain(|node| node["member"]["key"] != MEMBER);
+    others
+}
+
+/// As [`entries`], with a star for the member and for those that were anonymized. They may change
+/// places with equal ones.
+async fn starred(api: &Api) -> Vec<(String, String)> {
+    let star = |node: &Value| {
+        let key = node["member"]["key"].as_str().unwrap();
+        let key = if key == MEMBER || key.starts_with("erased-") { "*" } else { key };
+        (node["score"].to_string(), key.to_owned())
+    };
+    let mut all: Vec<_> = entries(api).await.iter().map(star).collect();
+    all.sort_unstable();
     all
 }
 
@@ -159,6 +189,56 @@ async fn check_receipt(deployment: &Arc<Deployment>) {
     let counts = &newest["counts"];
     assert_eq!((&newest["done"], &counts["archived_event"]), (&json!(true), &json!(4)), "{newest}");
     assert!(counts["archive_file"].as_u64() >= Some(2), "{newest}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn archived_scores_stay_under_a_random_key_whenever_that_is_killed() {
+    let all = Sql::all();
+    for (step, &sql) in STEPS_OF_ANONYMOUS.iter().zip(all.iter().cycle()) {
+        // A copy of a score of today keeps its partition from being archived further.
+        let (deployment, api) = start(sql).await;
+        play(&deployment, &api, 0).await;
+        let before = starred(&api).await;
+        let arguments = [MEMBER, "--anonymize"];
+        let killed = erase_with(&deployment, &arguments, Some(step)).await;
+        assert!(!killed.status.success(), "{step}: {killed:?}");
+        let output = erase_with(&deployment, &arguments, None).await;
+        let error = String::from_utf8_lossy(&output.stderr);
+        // The background work may have been first.
+        let is_over = output.status.success() || error.contains("no such member");
+        assert!(is_over, "{step}: {error}");
+        assert_eq!(left(&deployment).await, Vec::<String>::new(), "{step}");
+        assert_eq!(starred(&api).await, before, "{sql:?} {step}");
+        check_files(&deployment).await;
+        let (code, found, error) = run(&deployment, &["diff", "--full"]);
+        assert_eq!(code, 0, "{sql:?} {step}: {found} {error}");
+        figures(&deployment, &["rebuild", "--board", "b"]);
+        assert_eq!(starred(&api).await, before, "{sql:?} {step}");
+        deployment.flush_redis().await;
+        assert_eq!(starred(&api).await, before, "{sql:?} {step}");
+        check_receipt(&deployment).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_whose_archived_scores_stay_is_held_until_the_files_are_read() {
+    let (deployment, api) = start(Sql::Sqlite).await;
+    play(&deployment, &api, 0).await;
+    let before = starred(&api).await;
+    let text = format!(
+        "mutation {{ eraseMember(input: {{ member: \"{MEMBER}\", mode: ANONYMIZE }}) {{ erased waitsForFiles receipt {{ step }} }} }}"
+    );
+    let begun = api.data(&text, json!({})).await["eraseMember"].take();
+    let expected = json!({ "erased": false, "waitsForFiles": true, "receipt": { "step": "HELD" } });
+    assert_eq!(begun, expected);
+    assert_eq!(starred(&api).await, before);
+    let again = json!([{ "member": MEMBER, "score": 5 }]);
+    let refused = submit(&api, "b", again).await;
+    assert_eq!(refused["results"][0]["error"]["code"], "UNAVAILABLE", "{refused}");
+    let erased = figures(&deployment, &["erase-files"]);
+    assert_eq!((&erased["erasures"], &erased["events"]), (&json!(1), &json!(4)), "{erased}");
+    assert_eq!(left(&deployment).await, Vec::<String>::new());
+    assert_eq!(starred(&api).await, before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -27,8 +27,7 @@ pub enum ErasureMode {
     /// The scores are deleted.
     Delete,
     /// The scores stay, as those of a member with a new random key: "erased-<random digits>". They
-    /// have neither event ids nor metadata any more. Refused if the member is banned, or if scores
-    /// of it that count are in the archive.
+    /// have neither event ids nor metadata any more. Refused if the member is banned.
     Anonymize,
 }
 
@@ -62,11 +61,10 @@ pub struct EraseMemberInput {
 /// The result of `eraseMember`.
 #[derive(SimpleObject)]
 pub struct EraseMemberPayload {
-    /// True if nothing is left of the member. False if the erasure is decided and goes on in the
-    /// background.
+    /// True if nothing is left of the member. False if the erasure goes on in the background.
     erased: bool,
-    /// True if the erasure waits until files of the archive are written again: by a server that has
-    /// them and runs the daily diff, or by `laurel erase-files`.
+    /// True if the erasure waits until files of the archive are read and written again: by a server
+    /// that has them and runs the daily diff, or by `laurel erase-files`.
     waits_for_files: bool,
     /// The receipt.
     receipt: ErasureReceipt,
