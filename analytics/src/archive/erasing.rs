@@ -16,7 +16,7 @@ use engine::history::archive::erasing::{self, Again, Place};
 use engine::merge::ArchivedEvents;
 use entity::archive::archive_file;
 use entity::member::erasure::{self as row, Model, Step};
-use polars::prelude::{ChunkCompareEq, DataFrame};
+use polars::prelude::{BooleanChunked, ChunkCompareEq, DataFrame};
 use ranking::id::{BoardNo, MemberId, PartitionNo};
 use sea_orm::{EntityTrait, IntoActiveModel};
 use serde::Serialize;
@@ -137,8 +137,8 @@ async fn archived_of(
             (BoardNo(place.board_no), PartitionNo(place.partition.try_into()?));
         let of_board = archived.entry(board).or_default();
         for file in archive_file::of_partition(&deployment.db, board, partition).await? {
-            let (own, _) = block_in_place(|| read(deployment, &file, member))?;
-            for event in events::rows(&own)? {
+            let (frame, is_own) = block_in_place(|| read(deployment, &file, member))?;
+            for event in events::rows(&frame.filter(&is_own)?)? {
                 of_board.push((event.place()?, event.to_ranking()?));
             }
         }
@@ -146,21 +146,20 @@ async fn archived_of(
     Ok(archived)
 }
 
-/// The events of a member in a file, and the others.
+/// The events of a file, and which of them are a member's.
 fn read(
     deployment: &Deployment,
     file: &archive_file::Model,
     member: &MemberId,
-) -> Result<(DataFrame, DataFrame)> {
+) -> Result<(DataFrame, BooleanChunked)> {
     let path = deployment.archive_dir.join(&file.path);
     if let Some(wrong) = wrong(&path, file) {
         bail!("{}: {wrong}", display_path(&path));
     }
     let frame = parquet::read(&path)?;
     let is_own = frame.column("member")?.str()?.equal(member.as_str());
-    let (own, others) = (frame.filter(&is_own)?, frame.filter(&!is_own)?);
-    ensure!(own.height() + others.height() == frame.height(), "a file has an event of nobody");
-    Ok((own, others))
+    ensure!(is_own.null_count() == 0, "{}: an event has no member", display_path(&path));
+    Ok((frame, is_own))
 }
 
 /// The files of a board's partition, for an erasure.
@@ -202,11 +201,14 @@ impl Rewriting<'_> {
     /// The events of a file without the member's, which are added to `gone`; `None` if it has none
     /// of the member.
     fn rest(&self, former: &archive_file::Model, gone: &mut Gone) -> Result<Option<DataFrame>> {
-        let (own, rest) = read(self.deployment, former, self.member)?;
-        for event in events::rows(&own)? {
+        let (frame, is_own) = read(self.deployment, former, self.member)?;
+        if !is_own.any() {
+            return Ok(None);
+        }
+        for event in events::rows(&frame.filter(&is_own)?)? {
             *gone.entry((event.partition, event.seq)).or_default() += 1;
         }
-        Ok((own.height() > 0).then_some(rest))
+        Ok(Some(frame.filter(&!is_own)?))
     }
 
     /// Writes what takes the place of a file, and returns its row.

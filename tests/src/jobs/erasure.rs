@@ -7,6 +7,11 @@ use sea_orm::{ConnectionTrait, DbBackend, Statement};
 
 use crate::deployment::Deployment;
 
+/// A key of standings; a star for a member before it is anonymized, and for the random key after.
+pub fn starred<'k>(key: &'k str, member: &str) -> &'k str {
+    if key == member || key.starts_with("erased-") { "*" } else { key }
+}
+
 /// The columns of tables and the keys of Redis that have a member's key somewhere.
 pub async fn traces(deployment: &Deployment, member: &str) -> Vec<String> {
     let (db, mut found) = (deployment.sql().await, vec![]);

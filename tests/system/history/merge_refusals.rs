@@ -211,7 +211,7 @@ async fn members_are_free_again_though_a_refusal_was_cut_short() {
             let code = code(&api, "ann", "bob").await.0;
             (code != "UNAVAILABLE").then_some(code)
         };
-        let refused = until("the server judges the merge anew", refused).await;
+        let refused = until("the server checks the merge once more", refused).await;
         assert_eq!(refused, "SCORE_OUT_OF_RANGE");
         check_diff(&deployment);
     }

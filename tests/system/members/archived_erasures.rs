@@ -15,7 +15,7 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::ERASE_MEMBER;
 use tests::jobs::analytics::{figures, output_beside, run};
 use tests::jobs::archive::{age, archive, check_copies, check_files, delete};
-use tests::jobs::erasure::{erase, erase_with, traces};
+use tests::jobs::erasure::{erase, erase_with, starred, traces};
 use tests::jobs::seal::wait_until_dropped;
 use tests::wait::until;
 
@@ -120,10 +120,9 @@ async fn others(api: &Api) -> Vec<Value> {
 
 /// As [`entries`], with a star for the member and for those that were anonymized. They may change
 /// places with equal ones.
-async fn starred(api: &Api) -> Vec<(String, String)> {
+async fn anonymous(api: &Api) -> Vec<(String, String)> {
     let star = |node: &Value| {
-        let key = node["member"]["key"].as_str().unwrap();
-        let key = if key == MEMBER || key.starts_with("erased-") { "*" } else { key };
+        let key = starred(node["member"]["key"].as_str().unwrap(), MEMBER);
         (node["score"].to_string(), key.to_owned())
     };
     let mut all: Vec<_> = entries(api).await.iter().map(star).collect();
@@ -198,7 +197,7 @@ async fn archived_scores_stay_under_a_random_key_whenever_that_is_killed() {
         // A copy of a score of today keeps its partition from being archived further.
         let (deployment, api) = start(sql).await;
         play(&deployment, &api, 0).await;
-        let before = starred(&api).await;
+        let before = anonymous(&api).await;
         let arguments = [MEMBER, "--anonymize"];
         let killed = erase_with(&deployment, &arguments, Some(step)).await;
         assert!(!killed.status.success(), "{step}: {killed:?}");
@@ -208,14 +207,14 @@ async fn archived_scores_stay_under_a_random_key_whenever_that_is_killed() {
         let is_over = output.status.success() || error.contains("no such member");
         assert!(is_over, "{step}: {error}");
         assert_eq!(left(&deployment).await, Vec::<String>::new(), "{step}");
-        assert_eq!(starred(&api).await, before, "{sql:?} {step}");
+        assert_eq!(anonymous(&api).await, before, "{sql:?} {step}");
         check_files(&deployment).await;
         let (code, found, error) = run(&deployment, &["diff", "--full"]);
         assert_eq!(code, 0, "{sql:?} {step}: {found} {error}");
         figures(&deployment, &["rebuild", "--board", "b"]);
-        assert_eq!(starred(&api).await, before, "{sql:?} {step}");
+        assert_eq!(anonymous(&api).await, before, "{sql:?} {step}");
         deployment.flush_redis().await;
-        assert_eq!(starred(&api).await, before, "{sql:?} {step}");
+        assert_eq!(anonymous(&api).await, before, "{sql:?} {step}");
         check_receipt(&deployment).await;
     }
 }
@@ -224,21 +223,21 @@ async fn archived_scores_stay_under_a_random_key_whenever_that_is_killed() {
 async fn a_member_whose_archived_scores_stay_is_held_until_the_files_are_read() {
     let (deployment, api) = start(Sql::Sqlite).await;
     play(&deployment, &api, 0).await;
-    let before = starred(&api).await;
+    let before = anonymous(&api).await;
     let text = format!(
         "mutation {{ eraseMember(input: {{ member: \"{MEMBER}\", mode: ANONYMIZE }}) {{ erased waitsForFiles receipt {{ step }} }} }}"
     );
     let begun = api.data(&text, json!({})).await["eraseMember"].take();
     let expected = json!({ "erased": false, "waitsForFiles": true, "receipt": { "step": "HELD" } });
     assert_eq!(begun, expected);
-    assert_eq!(starred(&api).await, before);
+    assert_eq!(anonymous(&api).await, before);
     let again = json!([{ "member": MEMBER, "score": 5 }]);
     let refused = submit(&api, "b", again).await;
     assert_eq!(refused["results"][0]["error"]["code"], "UNAVAILABLE", "{refused}");
     let erased = figures(&deployment, &["erase-files"]);
     assert_eq!((&erased["erasures"], &erased["events"]), (&json!(1), &json!(4)), "{erased}");
     assert_eq!(left(&deployment).await, Vec::<String>::new());
-    assert_eq!(starred(&api).await, before);
+    assert_eq!(anonymous(&api).await, before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,7 +13,7 @@ use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::{ADD_FRIEND, ERASE_MEMBER};
 use tests::jobs::analytics::run;
-use tests::jobs::erasure::{erase, erase_with, traces};
+use tests::jobs::erasure::{erase, erase_with, starred, traces};
 
 /// The key, which no other text contains.
 const MEMBER: &str = "zoe-7f3a";
@@ -185,8 +185,7 @@ async fn ranks(api: &Api) -> Vec<Value> {
         let data = api.data(TOP, json!({ "slug": slug, "window": window })).await;
         let nodes = data["board"]["standings"]["top"]["nodes"].as_array().unwrap();
         all.extend(nodes.iter().map(|node| {
-            let key = node["member"]["key"].as_str().unwrap();
-            let key = if key == MEMBER || key.starts_with("erased-") { "*" } else { key };
+            let key = starred(node["member"]["key"].as_str().unwrap(), MEMBER);
             json!([slug, window, node["rank"], node["score"], key])
         }));
     }

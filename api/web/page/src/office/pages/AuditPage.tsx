@@ -3,11 +3,11 @@
 import { ask, needed } from '../../ask';
 import { useLoad } from '../../load';
 import { useTitle } from '../../pages/title';
-import { Nothing, Shown } from '../../parts/Trouble';
+import { Nothing } from '../../parts/Trouble';
 import { AuditDocument, type AuditQuery } from '../generated';
 import { Facts, When } from '../parts/Facts';
 import { Form, Text } from '../parts/Form';
-import { Turn, usePages } from '../parts/Turn';
+import { Listed, usePages } from '../parts/Turn';
 import { address, go } from '../routes';
 import { named, tell } from '../words';
 
@@ -41,20 +41,9 @@ export function AuditPage({ query }: { query: URLSearchParams }) {
           </div>
         </Form>
       </details>
-      <Shown of={loaded} rows={8}>
-        {({ nodes, pageInfo }) => (
-          <>
-            {nodes.length ? (
-              <ul class="entries wide">
-                {nodes.map(entry => <li key={entry.id} class="card"><OneAct entry={entry} /></li>)}
-              </ul>
-            ) : (
-              <Nothing title={tell('audit.none')} />
-            )}
-            <Turn pages={pages} info={pageInfo} />
-          </>
-        )}
-      </Shown>
+      <Listed of={loaded} rows={8} pages={pages} look="entries wide" none={<Nothing title={tell('audit.none')} />}>
+        {entry => <li key={entry.id} class="card"><OneAct entry={entry} /></li>}
+      </Listed>
     </>
   );
 }

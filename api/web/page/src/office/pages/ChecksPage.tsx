@@ -8,7 +8,7 @@ import { useTitle } from '../../pages/title';
 import { Nothing, Shown } from '../../parts/Trouble';
 import { FindingsDocument, RunsDocument, type RunsQuery } from '../generated';
 import { Facts, OnBoard, When } from '../parts/Facts';
-import { Turn, usePages } from '../parts/Turn';
+import { Listed, Turn, usePages } from '../parts/Turn';
 import { named, tell } from '../words';
 
 type Run = NonNullable<RunsQuery['integrityRuns']>['nodes'][number];
@@ -27,37 +27,32 @@ export function ChecksPage() {
   return (
     <>
       <h1 tabIndex={-1}>{tell('section.checks')}</h1>
-      <Shown of={loaded} rows={6}>
-        {({ nodes, pageInfo }) => (
-          <>
-            {nodes.length ? (
-              <ul class="entries wide">
-                {nodes.map((run, index) => {
-                  const isLast = pages.number === 1 && index === 0;
-                  const isOpen = open === run.id || (isLast && open === '');
-                  return (
-                    <li key={run.id} class="card">
-                      <OneRun run={run} title={isLast ? tell('check.last') : run.id.replace('integrityRun:', '#')} />
-                      {run.found > 0 && (
-                        <div class="buttons">
-                          <button type="button" aria-expanded={isOpen} onClick={() => setOpen(isOpen ? '-' : run.id)}>{tell('findings')}</button>
-                        </div>
-                      )}
-                      {isOpen && run.found > 0 && <Findings run={run.id} />}
-                    </li>
-                  );
-                })}
-              </ul>
-            ) : (
-              <Nothing title={tell('checks.none')}>
-                <p>{tell('checks.none.why')}</p>
-              </Nothing>
-            )}
-            <Turn pages={pages} info={pageInfo} />
-          </>
-        )}
-      </Shown>
+      <Listed of={loaded} rows={6} pages={pages} look="entries wide" none={<Empty />}>
+        {(run, index) => {
+          const isLast = pages.number === 1 && index === 0;
+          const isOpen = open === run.id || (isLast && open === '');
+          return (
+            <li key={run.id} class="card">
+              <OneRun run={run} title={isLast ? tell('check.last') : run.id.replace('integrityRun:', '#')} />
+              {run.found > 0 && (
+                <div class="buttons">
+                  <button type="button" aria-expanded={isOpen} onClick={() => setOpen(isOpen ? '-' : run.id)}>{tell('findings')}</button>
+                </div>
+              )}
+              {isOpen && run.found > 0 && <Findings run={run.id} />}
+            </li>
+          );
+        }}
+      </Listed>
     </>
+  );
+}
+
+function Empty() {
+  return (
+    <Nothing title={tell('checks.none')}>
+      <p>{tell('checks.none.why')}</p>
+    </Nothing>
   );
 }
 

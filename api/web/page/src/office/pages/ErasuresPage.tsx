@@ -3,10 +3,10 @@
 import { ask, needed } from '../../ask';
 import { useLoad } from '../../load';
 import { useTitle } from '../../pages/title';
-import { Nothing, Shown } from '../../parts/Trouble';
+import { Nothing } from '../../parts/Trouble';
 import { ReceiptsDocument } from '../generated';
 import { handed, Receipt } from '../parts/Receipt';
-import { Turn, usePages } from '../parts/Turn';
+import { Listed, usePages } from '../parts/Turn';
 import { tell } from '../words';
 
 /** How often they are asked for again, as erasures go on, in milliseconds. */
@@ -24,25 +24,14 @@ export function ErasuresPage() {
     <>
       <h1 tabIndex={-1}>{tell('section.erasures')}</h1>
       <p class="note">{tell('receipt.why')}</p>
-      <Shown of={loaded} rows={4}>
-        {({ nodes, pageInfo }) => (
-          <>
-            {nodes.length ? (
-              <ul class="entries wide">
-                {nodes.map(receipt => (
-                  <li key={receipt.id} class={`card ${receipt.id === mine ? 'new' : ''}`}>
-                    {receipt.id === mine && <h2>{tell('receipt.mine')}</h2>}
-                    <Receipt of={receipt} />
-                  </li>
-                ))}
-              </ul>
-            ) : (
-              <Nothing title={tell('receipts.none')} />
-            )}
-            <Turn pages={pages} info={pageInfo} />
-          </>
+      <Listed of={loaded} rows={4} pages={pages} look="entries wide" none={<Nothing title={tell('receipts.none')} />}>
+        {receipt => (
+          <li key={receipt.id} class={`card ${receipt.id === mine ? 'new' : ''}`}>
+            {receipt.id === mine && <h2>{tell('receipt.mine')}</h2>}
+            <Receipt of={receipt} />
+          </li>
         )}
-      </Shown>
+      </Listed>
     </>
   );
 }

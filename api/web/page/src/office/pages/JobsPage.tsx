@@ -4,10 +4,10 @@ import { ask, needed } from '../../ask';
 import { number } from '../../language';
 import { useLoad } from '../../load';
 import { useTitle } from '../../pages/title';
-import { Nothing, Shown } from '../../parts/Trouble';
+import { Nothing } from '../../parts/Trouble';
 import { JobsDocument } from '../generated';
 import { OnBoard, When } from '../parts/Facts';
-import { Turn, usePages } from '../parts/Turn';
+import { Listed, usePages } from '../parts/Turn';
 import { named, tell } from '../words';
 
 /** How often they are asked for again, in milliseconds. */
@@ -23,38 +23,27 @@ export function JobsPage() {
   return (
     <>
       <h1 tabIndex={-1}>{tell('section.jobs')}</h1>
-      <Shown of={loaded} rows={6}>
-        {({ nodes, pageInfo }) => (
-          <>
-            {nodes.length ? (
-              <ul class="entries">
-                {nodes.map(({ id, kind, board, state, progress, startedAt, finishedAt, summary }) => (
-                  <li key={id} class="card">
-                    <div class="title">
-                      <h2>{named('job', kind)}</h2>
-                      <span class={`tag ${state === 'FAILED' ? 'bad' : ''}`}>{named('state', state)}</span>
-                    </div>
-                    {state === 'RUNNING' && (
-                      <label class="percentile">
-                        <span>{number(progress, { style: 'percent' })}</span>
-                        <progress max={1} value={progress} />
-                      </label>
-                    )}
-                    {summary && <p lang="en" dir="ltr">{summary}</p>}
-                    <p class="note">
-                      <OnBoard board={board} /> · <When at={startedAt} />
-                      {finishedAt && <> – <When at={finishedAt} /></>}
-                    </p>
-                  </li>
-                ))}
-              </ul>
-            ) : (
-              <Nothing title={tell('jobs.none')} />
+      <Listed of={loaded} rows={6} pages={pages} none={<Nothing title={tell('jobs.none')} />}>
+        {({ id, kind, board, state, progress, startedAt, finishedAt, summary }) => (
+          <li key={id} class="card">
+            <div class="title">
+              <h2>{named('job', kind)}</h2>
+              <span class={`tag ${state === 'FAILED' ? 'bad' : ''}`}>{named('state', state)}</span>
+            </div>
+            {state === 'RUNNING' && (
+              <label class="percentile">
+                <span>{number(progress, { style: 'percent' })}</span>
+                <progress max={1} value={progress} />
+              </label>
             )}
-            <Turn pages={pages} info={pageInfo} />
-          </>
+            {summary && <p lang="en" dir="ltr">{summary}</p>}
+            <p class="note">
+              <OnBoard board={board} /> · <When at={startedAt} />
+              {finishedAt && <> – <When at={finishedAt} /></>}
+            </p>
+          </li>
         )}
-      </Shown>
+      </Listed>
     </>
   );
 }

@@ -4,9 +4,9 @@ import { ask, needed } from '../../ask';
 import { number } from '../../language';
 import { useLoad } from '../../load';
 import { useTitle } from '../../pages/title';
-import { Nothing, Shown } from '../../parts/Trouble';
+import { Nothing } from '../../parts/Trouble';
 import { PartitionsDocument } from '../generated';
-import { Turn, usePages } from '../parts/Turn';
+import { Listed, usePages } from '../parts/Turn';
 import { address } from '../routes';
 import { named, tell } from '../words';
 
@@ -27,34 +27,23 @@ export function PartitionsPage({ unwell }: { unwell: boolean }) {
         <a href={address('partitions')} {...(!unwell && { 'aria-current': 'page' })}>{tell('partitions.all')}</a>
         <a href={address('partitions', '', { unwell: 'only' })} {...(unwell && { 'aria-current': 'page' })}>{tell('partitions.unwell')}</a>
       </nav>
-      <Shown of={loaded} rows={6}>
-        {({ nodes, pageInfo }) => (
-          <>
-            {nodes.length ? (
-              <ul class="entries">
-                {nodes.map(({ number: no, state, commitsBehind, secondsBehind, stuckBy, error }) => (
-                  <li key={no} class="card">
-                    <div class="title">
-                      <h2>{tell('partition', { number: number(no) })}</h2>
-                      <span class={`tag ${state === 'LEVEL' ? '' : 'bad'}`}>{named('partition', state)}</span>
-                    </div>
-                    {stuckBy && <p>{named('stuck', stuckBy)}</p>}
-                    <p class="note">
-                      {commitsBehind
-                        ? tell('partition.behind', { commits: number(commitsBehind), seconds: number(Math.round(secondsBehind)) })
-                        : tell('partition.written')}
-                    </p>
-                    {error && <p lang="en" dir="ltr">{error}</p>}
-                  </li>
-                ))}
-              </ul>
-            ) : (
-              <Nothing title={tell('partitions.none')} />
-            )}
-            <Turn pages={pages} info={pageInfo} />
-          </>
+      <Listed of={loaded} rows={6} pages={pages} none={<Nothing title={tell('partitions.none')} />}>
+        {({ number: no, state, commitsBehind, secondsBehind, stuckBy, error }) => (
+          <li key={no} class="card">
+            <div class="title">
+              <h2>{tell('partition', { number: number(no) })}</h2>
+              <span class={`tag ${state === 'LEVEL' ? '' : 'bad'}`}>{named('partition', state)}</span>
+            </div>
+            {stuckBy && <p>{named('stuck', stuckBy)}</p>}
+            <p class="note">
+              {commitsBehind
+                ? tell('partition.behind', { commits: number(commitsBehind), seconds: number(Math.round(secondsBehind)) })
+                : tell('partition.written')}
+            </p>
+            {error && <p lang="en" dir="ltr">{error}</p>}
+          </li>
         )}
-      </Shown>
+      </Listed>
     </>
   );
 }

@@ -4,12 +4,12 @@ import { useState } from 'preact/hooks';
 import { ask, needed } from '../../ask';
 import { useLoad } from '../../load';
 import { useTitle } from '../../pages/title';
-import { Nothing, Shown } from '../../parts/Trouble';
+import { Nothing } from '../../parts/Trouble';
 import { act, askFirst } from '../acts';
 import { CreateTokenDocument, RevokeTokenDocument, TokensDocument, type TokensQuery } from '../generated';
 import { Facts, When, Who } from '../parts/Facts';
 import { Check, type Filled, Form, Text } from '../parts/Form';
-import { Turn, usePages } from '../parts/Turn';
+import { Listed, usePages } from '../parts/Turn';
 import type { Scope } from '../viewer';
 import { named, tell } from '../words';
 
@@ -62,20 +62,9 @@ export function TokensPage() {
           </div>
         </Form>
       </details>
-      <Shown of={loaded} rows={6}>
-        {({ nodes, pageInfo }) => (
-          <>
-            {nodes.length ? (
-              <ul class="entries wide">
-                {nodes.map(token => <li key={token.id} class={`card ${token.revokedAt ? 'goes' : ''}`}><OneToken token={token} again={loaded.again} /></li>)}
-              </ul>
-            ) : (
-              <Nothing title={tell('tokens.none')} />
-            )}
-            <Turn pages={pages} info={pageInfo} />
-          </>
-        )}
-      </Shown>
+      <Listed of={loaded} rows={6} pages={pages} look="entries wide" none={<Nothing title={tell('tokens.none')} />}>
+        {token => <li key={token.id} class={`card ${token.revokedAt ? 'goes' : ''}`}><OneToken token={token} again={loaded.again} /></li>}
+      </Listed>
     </>
   );
 }

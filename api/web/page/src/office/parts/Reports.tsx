@@ -3,12 +3,12 @@
 import { useState } from 'preact/hooks';
 import { ask, needed } from '../../ask';
 import { useLoad } from '../../load';
-import { Nothing, Shown } from '../../parts/Trouble';
+import { Nothing } from '../../parts/Trouble';
 import { act, told, troubleText } from '../acts';
 import { ReportsDocument, type ReportsQuery, ResolveReportDocument } from '../generated';
 import { named, tell } from '../words';
 import { When, Who } from './Facts';
-import { Turn, usePages } from './Turn';
+import { Listed, usePages } from './Turn';
 
 type Report = NonNullable<NonNullable<ReportsQuery['board']>['reports']>['nodes'][number];
 
@@ -29,20 +29,9 @@ export function Reports({ slug }: { slug: string }) {
           {STATES.map(state => <option key={state} value={state}>{named('report', state)}</option>)}
         </select>
       </div>
-      <Shown of={loaded} rows={2}>
-        {({ nodes, pageInfo }) => (
-          <>
-            {nodes.length ? (
-              <ul class="cases">
-                {nodes.map(report => <li key={report.id}><OneReport report={report} slug={slug} again={loaded.again} /></li>)}
-              </ul>
-            ) : (
-              <Nothing title={tell('reports.none')} />
-            )}
-            <Turn pages={pages} info={pageInfo} />
-          </>
-        )}
-      </Shown>
+      <Listed of={loaded} rows={2} pages={pages} look="cases" none={<Nothing title={tell('reports.none')} />}>
+        {report => <li key={report.id}><OneReport report={report} slug={slug} again={loaded.again} /></li>}
+      </Listed>
     </section>
   );
 }

@@ -1,7 +1,10 @@
 // Turning the pages of a list, by its cursors.
 
+import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { say } from '../../language';
+import type { Loaded } from '../../load';
+import { Shown } from '../../parts/Trouble';
 
 interface Pages {
   /** The cursor of the page that is shown; null for the first one. */
@@ -10,6 +13,11 @@ interface Pages {
   number: number;
   turn: (to: string) => void;
   back: () => void;
+}
+
+interface Info {
+  hasNextPage: boolean;
+  endCursor: string | null;
 }
 
 /** The pages of a list; the first one again when the list is another. */
@@ -24,7 +32,7 @@ export function usePages(list: string): Pages {
   };
 }
 
-export function Turn({ pages, info }: { pages: Pages; info: { hasNextPage: boolean; endCursor: string | null } }) {
+export function Turn({ pages, info }: { pages: Pages; info: Info }) {
   const next = info.hasNextPage ? info.endCursor : null;
   if (!next && pages.number === 1) return null;
   return (
@@ -33,5 +41,27 @@ export function Turn({ pages, info }: { pages: Pages; info: { hasNextPage: boole
       <span role="status">{pages.number}</span>
       <button type="button" disabled={!next} onClick={() => next && pages.turn(next)}>{say('pages.after')}</button>
     </nav>
+  );
+}
+
+/** A page of a list, or that there is nothing in it; and the way to the other pages. */
+export function Listed<T>({ of, rows, pages, look = 'entries', none, children }: {
+  of: Loaded<{ nodes: readonly T[]; pageInfo: Info }>;
+  rows: number;
+  pages: Pages;
+  /** The classes of the list. */
+  look?: string;
+  none: ComponentChildren;
+  children: (node: T, index: number) => ComponentChildren;
+}) {
+  return (
+    <Shown of={of} rows={rows}>
+      {({ nodes, pageInfo }) => (
+        <>
+          {nodes.length ? <ul class={look}>{nodes.map(children)}</ul> : none}
+          <Turn pages={pages} info={pageInfo} />
+        </>
+      )}
+    </Shown>
   );
 }
