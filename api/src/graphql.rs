@@ -21,7 +21,7 @@ pub mod token;
 pub(crate) mod types;
 
 use async_graphql::connection::EmptyFields;
-use async_graphql::{SDLExportOptions, Schema, SchemaBuilder};
+use async_graphql::{SDLExportOptions, Schema, SchemaBuilder, ValidationMode};
 
 use crate::app::SharedApp;
 use audit::AuditEntry;
@@ -65,9 +65,20 @@ pub fn definitions() -> String {
     schema.sdl_with_options(SDLExportOptions::new().include_specified_by())
 }
 
-/// The executable schema. The limits of requests are checked before it sees them.
-pub fn schema(app: SharedApp) -> LaurelSchema {
-    builder().data(app).finish()
+/// The executable schemas. The limits of requests are checked before they see them.
+pub struct Schemas {
+    /// Checks every document by all rules of the specification.
+    pub checking: LaurelSchema,
+    /// Executes documents that the other one has found valid, and spares them most rules.
+    pub trusting: LaurelSchema,
+}
+
+impl Schemas {
+    /// The schemas of an application.
+    pub fn new(app: &SharedApp) -> Self {
+        let of = |mode| builder().validation_mode(mode).data(app.clone()).finish();
+        Self { checking: of(ValidationMode::Strict), trusting: of(ValidationMode::Fast) }
+    }
 }
 
 /// The schema to be. async-graphql's connections describe their fields, but not themselves.

@@ -42,7 +42,7 @@ use tokio::sync::Semaphore;
 
 use crate::app::SharedApp;
 use crate::error::Error;
-use crate::graphql::LaurelSchema;
+use crate::graphql::Schemas;
 use admission::Admission;
 use answers::AnswerCache;
 use check::Checks;
@@ -64,7 +64,7 @@ pub(crate) struct Service(Arc<Shared>);
 
 pub(crate) struct Shared {
     app: SharedApp,
-    schema: LaurelSchema,
+    schemas: Schemas,
     answers: AnswerCache,
     persisted_queries: PersistedQueries,
     checks: Checks,
@@ -102,7 +102,7 @@ impl std::ops::Deref for Service {
 /// The routes of the server. With an address of their own, those of operations are there alone.
 pub fn routes(
     app: SharedApp,
-    schema: LaurelSchema,
+    schemas: Schemas,
     caches: &CacheSettings,
     connections: &ConnectionSettings,
     limits: &RequestLimits,
@@ -147,7 +147,7 @@ pub fn routes(
         origins: connections.cors_origins.clone(),
         front: Front::new(connections, limits.graphiql),
         app,
-        schema,
+        schemas,
     }));
     let main = headers::shared(main.with_state(service), connections.cors_origins.as_ref());
     Routes { main, operations }

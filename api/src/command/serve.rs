@@ -139,9 +139,10 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
     }
     let app = Arc::new(app);
     let addresses = Addresses::of(&listeners, connections.tls_cert.is_some())?;
-    let schema = graphql::schema(app.clone());
+    let schemas = graphql::Schemas::new(&app);
     let of_live = (live, most);
-    let routes = http::routes(app.clone(), schema, &caches, &connections, &limits, &rates, of_live);
+    let routes =
+        http::routes(app.clone(), schemas, &caches, &connections, &limits, &rates, of_live);
     let serving = Serving::start(listeners, routes, certificates, &connections)?;
     addresses.announce(&deployment, &stores.settings.sql.data_dir).await?;
     Ok(Started { deployment, health, watch, app, serving, working })

@@ -13,16 +13,21 @@ pub(crate) mod types;
 mod values;
 mod variables;
 
+use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_graphql::parser::parse_query;
-use async_graphql::parser::types::{ExecutableDocument, OperationDefinition, OperationType};
-use async_graphql::{Name, Request, ServerError};
+use async_graphql::parser::types::{
+    DocumentOperations, ExecutableDocument, OperationDefinition, OperationType,
+};
+use async_graphql::{Name, Request, Response, ServerError, Value};
 use engine::settings::{Introspection, RequestLimits};
 use moka::sync::Cache;
 
 use super::response::server_error;
 use crate::error::{Error, Result};
+use crate::graphql::{LaurelSchema, Schemas};
 use cost::Cost;
 
 /// The memory for parsed documents, in bytes, about.
@@ -37,13 +42,49 @@ const DOCUMENT_KEPT_BYTES_MAX: usize = 4 << 10;
 /// Checks requests, and keeps the parsed documents of short ones.
 pub struct Checks {
     limits: RequestLimits,
-    documents: Cache<String, Arc<ExecutableDocument>>,
+    documents: Cache<String, Arc<Document>>,
+}
+
+/// A parsed document.
+pub struct Document {
+    parsed: ExecutableDocument,
+    /// True if it may become valid whatever its variables are, as [`variables::check`] judges those
+    /// of each request: its only operation is the one that is executed, and no variable of it may
+    /// be null where null is no value.
+    is_lasting: bool,
+    /// True once async-graphql has found it valid by all rules of the specification.
+    is_valid: AtomicBool,
+}
+
+impl Document {
+    /// The schema that executes it.
+    pub fn schema<'s>(&self, schemas: &'s Schemas) -> &'s LaurelSchema {
+        match self.is_valid.load(Ordering::Relaxed) {
+            true => &schemas.trusting,
+            false => &schemas.checking,
+        }
+    }
+
+    /// Notes that it was executed, for which it had to be valid.
+    pub fn note(&self, response: &Response) {
+        if self.is_lasting && response.data != Value::Null {
+            self.is_valid.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Deref for Document {
+    type Target = ExecutableDocument;
+
+    fn deref(&self) -> &ExecutableDocument {
+        &self.parsed
+    }
 }
 
 /// A request that may be executed.
 pub struct Checked {
     /// Its document.
-    pub document: Arc<ExecutableDocument>,
+    pub document: Arc<Document>,
     /// The type of its operation.
     pub kind: OperationType,
     /// Its cost, as far as the text tells it.
@@ -55,7 +96,7 @@ pub struct Checked {
 impl Checks {
     /// Starts with no documents.
     pub fn new(limits: &RequestLimits) -> Self {
-        let bytes = |query: &String, _: &Arc<ExecutableDocument>| {
+        let bytes = |query: &String, _: &Arc<Document>| {
             (query.len() as u32).saturating_mul(BYTES_PARSED) + 1024
         };
         let documents = Cache::builder().max_capacity(DOCUMENTS_BYTES_MAX).weigher(bytes).build();
@@ -81,13 +122,13 @@ impl Checks {
             self.allow_introspection(has_token).map_err(server_error)?;
         }
         let kind = kind(&document, operation_name);
-        request.set_parsed_query((*document).clone());
+        request.set_parsed_query(document.parsed.clone());
         let text = request.query.len() as u64 * u64::from(BYTES_PARSED);
         let bytes = text + variables::memory(&request.variables);
         Ok(Checked { document, kind, cost, bytes })
     }
 
-    fn document(&self, query: &str) -> Result<Arc<ExecutableDocument>, ServerError> {
+    fn document(&self, query: &str) -> Result<Arc<Document>, ServerError> {
         if let Some(document) = self.documents.get(query) {
             return Ok(document);
         }
@@ -109,9 +150,14 @@ impl Checks {
         let operations = document.operations.iter().count() as u64;
         cost::at_most(operations, self.limits.operations_max, "operations")
             .map_err(server_error)?;
-        arguments::check(&document)?;
+        let has_null = arguments::check(&document)?;
         subscription::check(&document)?;
-        let document = Arc::new(document);
+        let is_single = matches!(document.operations, DocumentOperations::Single(_));
+        let document = Arc::new(Document {
+            parsed: document,
+            is_lasting: is_single && !has_null,
+            is_valid: AtomicBool::new(false),
+        });
         if query.len() <= DOCUMENT_KEPT_BYTES_MAX {
             self.documents.insert(query.to_owned(), document.clone());
         }

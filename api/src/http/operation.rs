@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use async_graphql::parser::types::{ExecutableDocument, OperationType};
+use async_graphql::parser::types::OperationType;
 use async_graphql::{Request, Response, ServerError, Value, Variables};
 use axum::body::Bytes;
 use futures::StreamExt;
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::Service;
 use super::admission::LIGHT_POINTS_MAX;
 use super::answers::AnswerKey;
+use super::check::Document;
 use super::check::cost::Cost;
 use super::execution::{BYTES_A_POINT, REQUEST_POINTS, over_rate, within};
 use super::parameters::Parameters;
@@ -34,7 +35,7 @@ pub struct Operation {
     query: String,
     operation_name: Option<String>,
     variables: Variables,
-    document: Arc<ExecutableDocument>,
+    document: Arc<Document>,
     /// The type of the operation.
     pub kind: OperationType,
     cost: Cost,
@@ -168,7 +169,8 @@ impl Operation {
         };
         let mut request = self.request();
         request.set_parsed_query((*self.document).clone());
-        let mut answers = service.schema.execute_stream(request.data(state).data(following));
+        let schema = self.document.schema(&service.schemas);
+        let mut answers = schema.execute_stream(request.data(state).data(following));
         let response = answers.next().await;
         let mut response = response.ok_or_else(|| Error::internal(&"it gave no answer"))?;
         if response.data != Value::Null {

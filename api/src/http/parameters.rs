@@ -1,7 +1,7 @@
 //! The parameters of a GraphQL request, from a JSON body or a URL.
 
-use async_graphql::{Request, Variables};
-use serde_json::{Map, Value};
+use async_graphql::{Name, Request, Value, Variables};
+use indexmap::IndexMap;
 
 use super::persisted::QueryHash;
 use crate::error::{Error, Result};
@@ -76,21 +76,20 @@ fn has_more_values(json: &[u8], most: u64) -> bool {
 /// # Errors
 /// As [`of_body`].
 pub fn of_address(pairs: Vec<(String, String)>) -> Result<Parameters> {
-    let mut parameters = Map::new();
+    let mut parameters = IndexMap::new();
     for (name, text) in pairs {
         if text.is_empty() {
             continue;
         }
         let value = if name == "variables" || name == "extensions" {
-            serde_json::from_str(&text)
+            serde_json::from_str::<Value>(&text)
                 .map_err(|error| Error::bad_input(format!("{name} is not JSON: {error}")))?
         } else {
             Value::String(text)
         };
-        if parameters.contains_key(&name) {
+        if parameters.insert(Name::new(&name), value).is_some() {
             return Err(Error::bad_input(format!("duplicate {name}: expected it once")));
         }
-        parameters.insert(name, value);
     }
     read(parameters)
 }
@@ -100,8 +99,7 @@ pub fn of_address(pairs: Vec<(String, String)>) -> Result<Parameters> {
 /// # Errors
 /// `BAD_USER_INPUT` if the hash is malformed, or if there is no query and no hash of one.
 pub fn of_request(request: Request) -> Result<Parameters> {
-    let extensions = serde_json::to_value(&request.extensions).unwrap_or_default();
-    let hash = QueryHash::of_extensions(&extensions)?;
+    let hash = QueryHash::of_extension(request.extensions.get("persistedQuery"))?;
     if request.query.is_empty() && hash.is_none() {
         return Err(no_query());
     }
@@ -113,11 +111,11 @@ fn no_query() -> Error {
 }
 
 /// Ignores other parameters, which the specification reserves, and other extensions.
-fn read(mut parameters: Map<String, Value>) -> Result<Parameters> {
-    let mut taken = |name: &str| parameters.remove(name).unwrap_or_default();
+fn read(mut parameters: IndexMap<Name, Value>) -> Result<Parameters> {
+    let mut taken = |name: &str| parameters.swap_remove(name).unwrap_or_default();
     let hash = match taken("extensions") {
         Value::Null => None,
-        extensions @ Value::Object(_) => QueryHash::of_extensions(&extensions)?,
+        Value::Object(extensions) => QueryHash::of_extension(extensions.get("persistedQuery"))?,
         _ => {
             return Err(Error::bad_input("invalid extensions: expected a JSON object or null"));
         }
@@ -138,7 +136,7 @@ fn read(mut parameters: Map<String, Value>) -> Result<Parameters> {
     match taken("variables") {
         Value::Null => {}
         variables @ Value::Object(_) => {
-            request = request.variables(Variables::from_json(variables));
+            request = request.variables(Variables::from_value(variables));
         }
         _ => {
             return Err(Error::bad_input("invalid variables: expected a JSON object or null"));
@@ -155,7 +153,7 @@ mod tests {
     fn the_values_of_a_text_are_counted_before_they_are_made() {
         fn values(value: &Value) -> u64 {
             1 + match value {
-                Value::Array(items) => items.iter().map(values).sum(),
+                Value::List(items) => items.iter().map(values).sum(),
                 Value::Object(fields) => fields.values().map(values).sum(),
                 _ => 0,
             }

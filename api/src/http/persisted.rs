@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use async_graphql::Request;
+use async_graphql::{Name, Request, Value};
+use indexmap::IndexMap;
 use moka::sync::Cache;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorCode, Result};
@@ -25,17 +25,21 @@ pub struct PersistedQueries {
 }
 
 impl QueryHash {
-    /// The hash in the extensions of a request, if there is one.
+    /// The hash in the extension `persistedQuery` of a request, if it has one.
     ///
     /// # Errors
     /// `BAD_USER_INPUT` if it is malformed, or of another version of the protocol.
-    pub fn of_extensions(extensions: &Value) -> Result<Option<Self>> {
-        let named = match extensions.get("persistedQuery") {
+    pub fn of_extension(named: Option<&Value>) -> Result<Option<Self>> {
+        let named = match named {
             None | Some(Value::Null) => return Ok(None),
-            Some(named) => named,
+            Some(Value::Object(fields)) => Some(fields),
+            Some(_) => None,
         };
-        let hash = named["sha256Hash"].as_str().and_then(Self::parse);
-        let hash = hash.filter(|_| named["version"] == 1);
+        let is_known = |fields: &&IndexMap<Name, Value>| matches!(fields.get("version"), Some(Value::Number(version)) if version.as_u64() == Some(1));
+        let hash = named.filter(is_known).and_then(|fields| match fields.get("sha256Hash") {
+            Some(Value::String(hash)) => Self::parse(hash),
+            _ => None,
+        });
         hash.map(Some).ok_or_else(|| {
             Error::bad_input(
                 "invalid persistedQuery: expected version 1 and a sha256Hash of 64 lower-case hexadecimal digits",

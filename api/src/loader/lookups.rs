@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::IntoValues;
+use std::fmt::{self, Debug, Formatter};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub(crate) struct Lookups {
 }
 
 /// Something in standings, as the key of a loader. Two are equal if they name the same.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct In<K> {
     /// The standings.
     pub standings: Arc<Standings>,
@@ -73,6 +74,13 @@ pub(crate) fn by_standings<K>(keys: &[In<K>]) -> IntoValues<&StandingsId, Vec<&I
         groups.entry(&key.standings.id).or_default().push(key);
     }
     groups.into_values()
+}
+
+/// The key alone: loaders write it for each value that they look up.
+impl<K: Debug> Debug for In<K> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        self.key.fmt(out)
+    }
 }
 
 impl<K: PartialEq> PartialEq for In<K> {

@@ -140,3 +140,67 @@ async fn documents_are_valid_where_graphql_js_has_them_so() {
     assert!(differ.is_empty(), "{}", differ.join("\n"));
     assert_eq!(judged.as_array().unwrap().len(), DOCUMENTS.len());
 }
+
+/// Documents with variables, each with values that it takes, and with some that it does not.
+const VARIABLES: &[(&str, &str, &[&str])] = &[
+    (
+        "mutation($i: SubmitScoresInput!) { submitScores(input: $i) { accepted } }",
+        r#"{ "i": { "board": "b", "scores": [{ "member": "m", "score": 1 }] } }"#,
+        &[
+            r#"{ "i": { "board": "b", "scores": [{ "member": "m", "score": 1, "none": 1 }] } }"#,
+            r#"{ "i": { "board": "b", "scores": [], "none": { "a": 1 } } }"#,
+            r#"{ "i": { "board": "b", "scores": [{ "member": 1, "score": 1 }] } }"#,
+            r#"{ "i": { "board": "b", "scores": [{ "member": "m", "score": {} }] } }"#,
+            r#"{ "i": { "board": "b", "scores": [null] } }"#,
+            r#"{ "i": { "board": "b" } }"#,
+            r#"{ "i": [] }"#,
+            "{}",
+        ],
+    ),
+    (
+        "mutation($s: [ScoreInput!]!, $b: String!) { submitScores(input: { board: $b, scores: $s }) { accepted } }",
+        r#"{ "b": "b", "s": { "member": "m", "score": 2 } }"#,
+        &[
+            r#"{ "b": "b", "s": [{ "member": "m", "score": 2, "board": "b" }] }"#,
+            r#"{ "b": ["b"], "s": [] }"#,
+            r#"{ "b": "b", "s": [[]] }"#,
+        ],
+    ),
+    (
+        "query($of: StandingsOf, $m: RankMethod, $n: Int, $s: Boolean = false) { board(slug: \"b\") { standings(of: $of) { size @skip(if: $s) entry(member: \"m\") { rank(method: $m) } top(first: $n) { nodes { score } } } } }",
+        r#"{ "of": { "window": "all" }, "m": "DENSE", "n": 1 }"#,
+        &[
+            r#"{ "of": { "windows": "all" } }"#,
+            r#"{ "of": { "at": "yesterday" } }"#,
+            r#"{ "of": "all" }"#,
+            r#"{ "m": "NONE" }"#,
+            r#"{ "m": 1 }"#,
+            r#"{ "n": "1" }"#,
+            r#"{ "n": 1.5 }"#,
+            r#"{ "n": 4294967296 }"#,
+            r#"{ "s": "true" }"#,
+            r#"{ "s": null }"#,
+        ],
+    ),
+];
+
+#[tokio::test]
+async fn variables_are_judged_alike_however_often_their_document_came() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    let create = "mutation { createBoard(input: { slug: \"b\" }) { board { slug } } }";
+    api.query(create, json!({})).await;
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    for (document, good, bad) in VARIABLES {
+        for (number, bad) in bad.iter().enumerate() {
+            let new = format!("{document} # {number}");
+            let for_new = api.query(&new, json(bad)).await;
+            assert_eq!(for_new.get("data"), None, "{document} {bad} {for_new}");
+            for _ in 0..2 {
+                let answer = api.query(document, json(good)).await;
+                assert_eq!(answer.get("errors"), None, "{document} {answer}");
+            }
+            assert_eq!(api.query(document, json(bad)).await, for_new, "{document} {bad}");
+        }
+    }
+}

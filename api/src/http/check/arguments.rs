@@ -23,11 +23,13 @@ use super::values::{
 static CONDITION: LazyLock<Type> = LazyLock::new(|| Type::new("Boolean!").expect("it is a type"));
 
 /// Checks the arguments of each operation and fragment (GraphQL specification, §5.6.1 and §5.8.5).
-/// A fragment is followed once for each operation that spreads it.
+/// A fragment is followed once for each operation that spreads it. Returns true if a variable that
+/// may be null stands where null is none of the values, as a default replaces it if it is absent.
 ///
 /// # Errors
 /// The first value or variable that does not fit its place.
-pub fn check(document: &ExecutableDocument) -> Result<(), ServerError> {
+pub fn check(document: &ExecutableDocument) -> Result<bool, ServerError> {
+    let mut has_null = false;
     let mut fragments = HashMap::new();
     for (name, fragment) in &document.fragments {
         let type_name = fragment.node.type_condition.node.on.node.as_str();
@@ -56,12 +58,12 @@ pub fn check(document: &ExecutableDocument) -> Result<(), ServerError> {
         let own = Part::of(&selection_set.node, directives, root_of(*ty))?;
         let (mut seen, mut parts) = (HashSet::new(), vec![&own]);
         while let Some(part) = parts.pop() {
-            part.check(&variables)?;
+            has_null |= part.check(&variables)?;
             let spread = part.spreads.iter().filter(|name| seen.insert(**name));
             parts.extend(spread.filter_map(|name| fragments.get(name)));
         }
     }
-    Ok(())
+    Ok(has_null)
 }
 
 /// The path of the first argument that a variable of an operation stands in: `input.scores`; `None`
@@ -245,7 +247,9 @@ impl<'d> Part<'d> {
         Ok(())
     }
 
-    fn check(&self, variables: &HashMap<&Name, &VariableDefinition>) -> Result<(), ServerError> {
+    /// Checks the types of its variables. Returns true if one may be null where null is no value.
+    fn check(&self, variables: &HashMap<&Name, &VariableDefinition>) -> Result<bool, ServerError> {
+        let mut has_null = false;
         for Usage { variable, place, path } in &self.usages {
             let Some(definition) = variables.get(variable) else { continue };
             let declared = &definition.var_type.node;
@@ -266,8 +270,9 @@ impl<'d> Part<'d> {
                 );
                 return Err(with_argument(message, place.pos, path.clone()));
             }
+            has_null |= declared.nullable && !place.needed.nullable;
         }
-        Ok(())
+        Ok(has_null)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fmt::{self, Write};
 
 use async_graphql::parser::types::{BaseType, Type};
-use async_graphql::{Pos, ServerError, Value};
+use async_graphql::{Name, Pos, ServerError, Value};
 use ranking::shown;
 
 use super::types::TYPES;
@@ -93,6 +93,13 @@ pub fn fault(needed: &Type, value: &Value, path: &Path<'_>) -> Option<(String, S
             let Some(inputs) = TYPES.input_object(name) else { return found("an object") };
             if let Some(key) = fields.keys().find(|key| is_fixed(name, key)) {
                 return Some((path.field(key, name).to_string(), FIXED.to_owned()));
+            }
+            if let Some(key) = fields.keys().find(|key| !inputs.contains_key(*key)) {
+                let mut names: Vec<&str> = inputs.keys().map(Name::as_str).collect();
+                names.sort_unstable();
+                let (key, names) = (shown(key), names.join(", "));
+                let message = format!("{name} has no field {key}: expected one of {names}");
+                return Some((path.to_string(), message));
             }
             let mut missing: Vec<_> = inputs
                 .iter()

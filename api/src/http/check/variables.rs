@@ -170,6 +170,9 @@ mod tests {
         assert!(found("[[Int]]", serde_json::json!([[[1]]])).ends_with("found a list"));
         assert!(found("SubmitScoresInput!", serde_json::json!("x")).ends_with("a single value"));
         assert!(found("SubmitScoresInput!", serde_json::json!({})).ends_with("found nothing"));
+        let unknown = serde_json::json!({ "board": "b", "scores": [], "x": 1 });
+        let unknown = found("SubmitScoresInput!", unknown);
+        assert!(unknown.contains("$v: SubmitScoresInput has no field \"x\""), "{unknown}");
         assert!(found("String", serde_json::json!(1)).ends_with("expected String, found \"1\""));
         assert!(found("RankMethod", serde_json::json!("NONE")).contains("found"));
         assert_eq!(fits("RankMethod", serde_json::json!("DENSE")), None);

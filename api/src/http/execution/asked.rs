@@ -215,7 +215,8 @@ async fn respond(
     over: Option<impl Future<Output = ()>>,
 ) -> Response {
     // In a box: futures are copied while they are made, and this one is large.
-    let executing = Box::pin(service.schema.execute(request));
+    let schema = checked.document.schema(&service.schemas);
+    let executing = Box::pin(schema.execute(request));
     let mut response = match over {
         None => executing.await,
         Some(over) => tokio::select! {
@@ -228,6 +229,7 @@ async fn respond(
         // learn of it.
         service.app.deployment.store.note_own_write();
     }
+    checked.document.note(&response);
     fields::complete(&mut response, &checked.document, operation_name);
     response
 }
