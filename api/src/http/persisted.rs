@@ -7,8 +7,7 @@
 
 use std::sync::Arc;
 
-use async_graphql::{Name, Request, Value};
-use indexmap::IndexMap;
+use async_graphql::{Request, Value};
 use moka::sync::Cache;
 use sha2::{Digest, Sha256};
 
@@ -30,16 +29,16 @@ impl QueryHash {
     /// # Errors
     /// `BAD_USER_INPUT` if it is malformed, or of another version of the protocol.
     pub fn of_extension(named: Option<&Value>) -> Result<Option<Self>> {
-        let named = match named {
+        let hash = match named {
             None | Some(Value::Null) => return Ok(None),
-            Some(Value::Object(fields)) => Some(fields),
+            Some(Value::Object(fields)) if fields.get("version") == Some(&Value::from(1)) => {
+                match fields.get("sha256Hash") {
+                    Some(Value::String(hash)) => Self::parse(hash),
+                    _ => None,
+                }
+            }
             Some(_) => None,
         };
-        let is_known = |fields: &&IndexMap<Name, Value>| matches!(fields.get("version"), Some(Value::Number(version)) if version.as_u64() == Some(1));
-        let hash = named.filter(is_known).and_then(|fields| match fields.get("sha256Hash") {
-            Some(Value::String(hash)) => Self::parse(hash),
-            _ => None,
-        });
         hash.map(Some).ok_or_else(|| {
             Error::bad_input(
                 "invalid persistedQuery: expected version 1 and a sha256Hash of 64 lower-case hexadecimal digits",
