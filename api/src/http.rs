@@ -60,6 +60,10 @@ use turns::Turns;
 
 use crate::traces::request::{span_of, traced};
 
+/// The answer at an address without a route.
+const NOTHING: (StatusCode, &str) =
+    (StatusCode::NOT_FOUND, "there is nothing here: the boards are at /, GraphQL is at /graphql\n");
+
 /// The state that the handlers share.
 #[derive(Clone)]
 pub(crate) struct Service(Arc<Shared>);
@@ -116,7 +120,8 @@ pub fn routes(
     let graphql = Router::new()
         .merge(pages::front::router())
         .route("/graphql", get(query_by_get).post(query_by_post));
-    let mut main = headers::compressed(graphql).merge(pages::front::assets());
+    let mut main =
+        headers::compressed(graphql).merge(pages::front::assets()).fallback(async || NOTHING);
     if limits.graphiql == Switch::On {
         main = main.merge(pages::graphiql::router());
     }

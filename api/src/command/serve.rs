@@ -170,9 +170,12 @@ impl Started {
 }
 
 async fn listen(name: &str, address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("{name}: {address} cannot be listened on"))
+    TcpListener::bind(address).await.with_context(|| {
+        let another = SocketAddr::new(address.ip(), address.port().saturating_add(1));
+        format!(
+            "{name}: {address} cannot be listened on; if another server has it, perhaps one of yours, end that or set {name}={another}"
+        )
+    })
 }
 
 /// Warns of tokens that travel readable.
@@ -222,7 +225,9 @@ impl Addresses {
         let Self { main, operations } = self;
         let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
         let how = if access_token::count(db).await? > 0 {
-            "for an access token: laurel token create --scope admin".to_owned()
+            // By its path, if it was started by one: it may not be on the user's.
+            let program = std::env::args().next().unwrap_or_else(|| "laurel".to_owned());
+            format!("for an access token: {program} token create --scope admin")
         } else {
             let act = of_command("laurel serve", &deployment.clock);
             let (_, token) = creation::create(db, NewToken::admin(), now_ms, act).await?;
