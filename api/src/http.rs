@@ -17,7 +17,7 @@ pub(crate) mod pages;
 mod parameters;
 mod persisted;
 pub(crate) mod rates;
-mod request_id;
+pub(crate) mod request_id;
 pub(crate) mod response;
 pub(crate) mod serving;
 mod slow;
@@ -57,6 +57,12 @@ use serving::body::{BodyLimits, read_body};
 use serving::{Routes, operations};
 use sockets::{Most, Sockets};
 use turns::Turns;
+
+use crate::traces::request::{span_of, traced};
+
+/// The answer at an address without a route.
+const NOTHING: (StatusCode, &str) =
+    (StatusCode::NOT_FOUND, "there is nothing here: the boards are at /, GraphQL is at /graphql\n");
 
 /// The state that the handlers share.
 #[derive(Clone)]
@@ -114,13 +120,15 @@ pub fn routes(
     let graphql = Router::new()
         .merge(pages::front::router())
         .route("/graphql", get(query_by_get).post(query_by_post));
-    let mut main = headers::compressed(graphql).merge(pages::front::assets());
+    let mut main =
+        headers::compressed(graphql).merge(pages::front::assets()).fallback(async || NOTHING);
     if limits.graphiql == Switch::On {
         main = main.merge(pages::graphiql::router());
     }
     if limits.admin_page == Switch::On {
         main = main.merge(pages::office::router());
     }
+    main = traced(main);
     if connections.operations_listen.is_none() {
         main = main.merge(operations::router(&app, admission.clone()));
     }
@@ -163,6 +171,7 @@ async fn query_by_get(
         return Box::pin(socket::upgrade(service, request)).await;
     }
     let headers = std::mem::take(request.headers_mut());
+    let span = span_of(request.extensions());
     let bytes = pairs
         .as_ref()
         .map_or(0, |Query(pairs)| pairs.iter().map(|(name, value)| name.len() + value.len()).sum());
@@ -177,7 +186,7 @@ async fn query_by_get(
     let Some(media_type) = MediaType::preferred(&headers) else {
         return not_acceptable();
     };
-    let received = Received { address, bytes, headers, media_type, method: Method::Get };
+    let received = Received { address, bytes, headers, media_type, method: Method::Get, span };
     execute(service, received, parse).await
 }
 
@@ -187,6 +196,7 @@ async fn query_by_post(
     mut request: HttpRequest,
 ) -> HttpResponse {
     let headers = std::mem::take(request.headers_mut());
+    let span = span_of(request.extensions());
     let for_events = events::are_asked_for(&headers).then(|| request.extensions().clone());
     let media_type = match for_events {
         Some(_) => Some(MediaType::Json),
@@ -209,7 +219,7 @@ async fn query_by_post(
         let parse = || parameters::of_body(&body, values_max);
         return Box::pin(events::answer(service, asked, parse)).await;
     }
-    let received = Received { address, bytes, headers, media_type, method: Method::Post };
+    let received = Received { address, bytes, headers, media_type, method: Method::Post, span };
     execute(service, received, move || parameters::of_body(&body, values_max)).await
 }
 

@@ -13,6 +13,7 @@
 //! | [`access`] | access tokens |
 //! | [`health`] | the stores, asked in the background: is SQL away, which partition is behind |
 //! | [`metrics`] | counters, histograms and gauges |
+//! | [`traces`] | spans, sent to a collector |
 
 // Futures of resolvers nest deeply.
 #![recursion_limit = "256"]
@@ -34,6 +35,7 @@ mod live;
 mod loader;
 mod metrics;
 mod submit;
+mod traces;
 mod visibility;
 
 use std::process::ExitCode;

@@ -64,6 +64,8 @@ pub struct Metrics {
     pub connections: Connections,
     /// Subscriptions.
     pub live: Live,
+    /// Spans of traces.
+    pub spans: Spans,
     /// The points of the requests that are executed now.
     pub points_under_way: Gauge,
     /// The requests that wait to be executed.
@@ -100,6 +102,23 @@ impl Submissions {
             unavailable: outcome("unavailable"),
             unknown: outcome("unknown"),
         }
+    }
+}
+
+/// Spans of traces, by outcome.
+pub struct Spans {
+    /// Spans that the collector took.
+    pub sent: Counter,
+    /// Spans that did not get there: the queue was full, or the collector did not take them.
+    pub dropped: Counter,
+}
+
+impl Spans {
+    fn new(registry: &mut Registry) -> Self {
+        let spans: Family<Label, Counter> =
+            registered(registry, "spans", "Spans of traces, by outcome");
+        let outcome = |outcome| spans.get_or_create_owned(&[("outcome", outcome)]);
+        Self { sent: outcome("sent"), dropped: outcome("dropped") }
     }
 }
 
@@ -190,6 +209,7 @@ impl Metrics {
             pages: of_cache("pages"),
             connections: Connections::new(&mut registry),
             live: Live::new(&mut registry),
+            spans: Spans::new(&mut registry),
             points_under_way,
             requests_waiting,
             errors: ErrorCode::items()

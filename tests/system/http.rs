@@ -15,4 +15,5 @@ mod private_boards;
 mod schema;
 mod specification;
 mod tokens;
+mod traces;
 mod validation;

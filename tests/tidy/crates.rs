@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::tree::{SourceFile, files, report};
 
 /// Packages, each with the crates that may list it as a dependency.
-const USERS: [(&str, &[&str]); 14] = [
+const USERS: [(&str, &[&str]); 18] = [
     ("async-graphql", &["api"]),
     ("async-graphql-axum", &["api"]),
     ("async-graphql-value", &["api"]),
@@ -15,10 +15,14 @@ const USERS: [(&str, &[&str]); 14] = [
     ("clap_complete", &["api"]),
     ("clap_mangen", &["api"]),
     ("lapin", &["ingest", "tests"]),
+    ("opentelemetry", &["api"]),
+    ("opentelemetry-proto", &["api", "tests"]),
+    ("opentelemetry_sdk", &["api"]),
     ("polars", &["analytics"]),
     ("redis", &["ranking", "tests"]),
     ("sea-orm", &["entity", "engine", "api", "analytics", "tests"]),
     ("sqlx", &["engine"]),
+    ("tracing-opentelemetry", &["api"]),
     ("tracing-subscriber", &["engine", "api", "analytics"]),
 ];
 

@@ -49,7 +49,7 @@ impl Cursors {
         }
         let began = Instant::now();
         let look_up = async { Ok(log_cursor::of(&deployment.lookups, partition).await?) };
-        let cursor = health.sql.ask(look_up).await?;
+        let cursor = health.sql.ask_again(look_up).await?;
         let seq = cursor.map_or(0, |cursor| cursor.seq.unsigned_abs());
         *last = Some(Read { began, seq });
         Ok(seq)

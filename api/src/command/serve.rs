@@ -30,6 +30,7 @@ use crate::http::serving::tls::Certificates;
 use crate::http::serving::{Listeners, Serving};
 use crate::http::sockets::Most;
 use crate::submit::committer::Committers;
+use crate::traces::{Exporter, Traces};
 use crate::{graphql, http};
 
 /// The time that requests may take to end when the process stops.
@@ -74,6 +75,8 @@ pub async fn serve(arguments: ServeArguments, environment: Vec<(String, OsString
 /// A server that serves.
 struct Started {
     deployment: Deployment,
+    /// Sends spans, if there is a collector.
+    exporter: Option<Exporter>,
     health: Arc<Health>,
     watch: Watch,
     app: SharedApp,
@@ -95,8 +98,10 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
         caches,
         daily_diff,
         retention,
+        traces,
     } = serve;
-    stores.log.start("info")?;
+    let traces = Traces::new(&traces, &stores.settings.sql.cleartext, "laurel")?;
+    stores.log.start_beside("info", traces.as_ref().map(Traces::layer))?;
     open_many_files();
     // Settings are checked before anything is made.
     let connections_max = connections.connections_max()?;
@@ -123,6 +128,7 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
     warn_of_clear_text(settings.listen, &connections);
     let opening = stores.settings.open_to_serve(db, &pools).await;
     let deployment = opening.context("the stores cannot be opened")?;
+    let exporter = traces.map(|traces| traces.export(&deployment.identity));
     let health = Health::start(&deployment, Duration::from_millis(pools.sql_lookup_timeout_ms));
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals, submissions.submissions_bytes);
@@ -145,13 +151,13 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
         http::routes(app.clone(), schemas, &caches, &connections, &limits, &rates, of_live);
     let serving = Serving::start(listeners, routes, certificates, &connections)?;
     addresses.announce(&deployment, &stores.settings.sql.data_dir).await?;
-    Ok(Started { deployment, health, watch, app, serving, working })
+    Ok(Started { deployment, exporter, health, watch, app, serving, working })
 }
 
 impl Started {
     /// Waits for requests, commits and the log, then closes the stores.
     async fn stop(self) {
-        let Self { deployment, health, watch, app, serving, working } = self;
+        let Self { deployment, exporter, health, watch, app, serving, working } = self;
         tracing::info!("stopping: waiting for requests, commits and the log");
         let ending = async {
             serving.stop(REQUESTS_TIMEOUT).await;
@@ -160,14 +166,17 @@ impl Started {
                 working.stop().await;
             }
         };
-        stop_in_time(deployment, &health, watch, ending).await;
+        stop_in_time((deployment, exporter), &health, watch, ending).await;
     }
 }
 
 async fn listen(name: &str, address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("{name}: {address} cannot be listened on"))
+    TcpListener::bind(address).await.with_context(|| {
+        let another = SocketAddr::new(address.ip(), address.port().saturating_add(1));
+        format!(
+            "{name}: {address} cannot be listened on; if another server has it, perhaps one of yours, end that or set {name}={another}"
+        )
+    })
 }
 
 /// Warns of tokens that travel readable.
@@ -217,7 +226,9 @@ impl Addresses {
         let Self { main, operations } = self;
         let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
         let how = if access_token::count(db).await? > 0 {
-            "for an access token: laurel token create --scope admin".to_owned()
+            // By its path, if it was started by one: it may not be on the user's.
+            let program = std::env::args().next().unwrap_or_else(|| "laurel".to_owned());
+            format!("for an access token: {program} token create --scope admin")
         } else {
             let act = of_command("laurel serve", &deployment.clock);
             let (_, token) = creation::create(db, NewToken::admin(), now_ms, act).await?;

@@ -18,6 +18,7 @@ use crate::background::daily_diff::Daily;
 use crate::background::watch::Watch;
 use crate::background::worker::{self, Signals};
 use crate::health::Health;
+use crate::traces::{Exporter, Traces};
 
 /// The time that the rest of the log may take when the process stops, and the stores to close:
 /// together less than the ten seconds after which supervisors kill.
@@ -30,7 +31,9 @@ pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Does the background work until a signal comes.
 pub async fn work(arguments: WorkerArguments, environment: Vec<(String, OsString)>) -> Result<()> {
     let mut stop = StopSignals::catch()?;
-    arguments.stores.log.start("info")?;
+    let cleartext = &arguments.stores.settings.sql.cleartext;
+    let traces = Traces::new(&arguments.traces, cleartext, "laurel-worker")?;
+    arguments.stores.log.start_beside("info", traces.as_ref().map(Traces::layer))?;
     let daily = Daily::new(&arguments.daily_diff, environment)?;
     let opening = Box::pin(async {
         let db = connect(&arguments.stores, Missing::Refuse).await?;
@@ -43,18 +46,19 @@ pub async fn work(arguments: WorkerArguments, environment: Vec<(String, OsString
             return Ok(());
         }
     };
+    let exporter = traces.map(|traces| traces.export(&deployment.identity));
     let health = Health::start(&deployment, PROBE_TIMEOUT);
     let watch = Watch::start(&deployment);
     let working = Working::start(&deployment, &health, &Arc::default(), daily, arguments.retention);
     stop.wait().await;
-    stop_in_time(deployment, &health, watch, working.stop()).await;
+    stop_in_time((deployment, exporter), &health, watch, working.stop()).await;
     Ok(())
 }
 
-/// Waits until the work of a process has ended, then closes the stores, both as far as supervisors
-/// leave time.
+/// Waits until the work of a process has ended, then closes the stores and sends the last spans,
+/// all as far as supervisors leave time.
 pub(super) async fn stop_in_time(
-    deployment: Deployment,
+    (deployment, exporter): (Deployment, Option<Exporter>),
     health: &Health,
     watch: Watch,
     ending: impl Future<Output = ()>,
@@ -64,7 +68,15 @@ pub(super) async fn stop_in_time(
     }
     health.stop();
     drop(watch);
-    if timeout(CLOSE_TIMEOUT, deployment.close()).await.is_err() {
+    // At once, as both may take all the time.
+    let sending = async {
+        if let Some(exporter) = exporter {
+            exporter.stop(CLOSE_TIMEOUT).await;
+        }
+    };
+    let closing = timeout(CLOSE_TIMEOUT, deployment.close());
+    let (closed, ()) = tokio::join!(closing, sending);
+    if closed.is_err() {
         tracing::warn!("stopping: the stores did not close in time");
     }
 }

@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use engine::settings::traces::SPANS;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
+use tracing::Instrument;
 
 use crate::error::{Error, ErrorCode, Result};
 
@@ -54,6 +56,14 @@ impl SqlHealth {
     /// # Errors
     /// `UNAVAILABLE` if SQL does not answer; the errors of the look-up.
     pub async fn ask<T>(&self, look_up: impl Future<Output = Result<T>>) -> Result<T> {
+        self.ask_again(look_up).instrument(tracing::info_span!(target: SPANS, "sql")).await
+    }
+
+    /// As [`Self::ask`], without a span, for a look-up that a request makes every few milliseconds.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub async fn ask_again<T>(&self, look_up: impl Future<Output = Result<T>>) -> Result<T> {
         if self.is_away() {
             return Err(unavailable());
         }
@@ -82,7 +92,7 @@ impl SqlHealth {
         if self.is_away() {
             return Err(unavailable());
         }
-        read.await
+        read.instrument(tracing::info_span!(target: SPANS, "sql")).await
     }
 
     /// Notes that SQL gave no answer.

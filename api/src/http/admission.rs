@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use engine::settings::RequestLimits;
+use engine::settings::traces::SPANS;
 use tokio::sync::Notify;
 
 use crate::error::{Error, ErrorCode, Result};
@@ -94,6 +95,7 @@ impl Admission {
         // would cost more than its requests do.
         if lane.waiting.load(Ordering::SeqCst) > 0 || !self.try_enter(points, is_heavy) {
             let place = Waiting::join(self, lane, bytes)?;
+            let _waiting = tracing::info_span!(target: SPANS, "admission");
             if place.is_first {
                 // Room that came before the place did has woken none.
                 lane.wake();

@@ -143,6 +143,8 @@ impl Checks {
             // The parser draws the place in several lines, which `locations` has.
             let last = error.message.lines().last().unwrap_or_default();
             if let Some(expected) = last.trim_start().strip_prefix("= ") {
+                // Its rules have names such as executable_definition.
+                let expected = expected.replace("EOI", "the end").replace('_', " ");
                 error.message = format!("invalid query: {expected}");
             }
             error

@@ -21,7 +21,7 @@ use axum::response::Response as HttpResponse;
 use futures::FutureExt;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use self::asked::Asked;
 use super::Service;
@@ -68,6 +68,9 @@ pub struct Received {
     pub media_type: MediaType,
     /// The method.
     pub method: Method,
+    /// The span of the request, if spans are sent. Another task enters it beside the one that the
+    /// log shows: the exporter sees no other.
+    pub span: Span,
 }
 
 impl Received {
@@ -115,11 +118,12 @@ async fn answered(
     let is_long = received.bytes > IN_PLACE_BYTES_MAX;
     let in_turns = !is_known(principal.as_deref()) && (is_long || service.rates.is_heavy(&client));
     let found = Found { principal, client, in_turns };
+    let span = received.span.clone();
     let answering = Box::pin(found.answer(service.clone(), received, parse));
     let answer = if in_turns {
-        within(service.query_timeout, service.turns.run(answering)).await
+        within(service.query_timeout, service.turns.run(answering.instrument(span))).await
     } else if is_long {
-        own_task(answering).await
+        own_task(answering.instrument(span)).await
     } else {
         let answer = AssertUnwindSafe(answering).catch_unwind().await;
         answer.map_err(|_| Error::internal(&"it panicked"))
@@ -168,6 +172,7 @@ impl Found {
             && let Some(answer) = service.answers.get(question).await
         {
             METRICS.answers.hits.inc();
+            received.span.record("laurel.cached", true);
             service.rates.read_more(&client, answer.bytes() as u64 / BYTES_A_POINT);
             if let Some(hash) = hash {
                 service.persisted_queries.keep(hash, &request.query);
@@ -181,13 +186,15 @@ impl Found {
             service.rates.read_more(&client, request.query.len() as u64 / BYTES_A_POINT);
         }
         let in_turns = in_turns || begins_turns;
+        let span = received.span.clone();
         let asked = Asked { request, hash, question, principal, client, wants_cost, in_turns };
         // In a box, as most answers to those without a token are there.
         let asking = Box::pin(asked.answer(service.clone(), received));
         if !begins_turns {
             return asking.await;
         }
-        let answer = within(service.query_timeout, service.turns.run(asking)).await;
+        let answer =
+            within(service.query_timeout, service.turns.run(asking.instrument(span))).await;
         answer.unwrap_or_else(|error| refuse_unfinished(media_type, &error))
     }
 }

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Request, Response, ServerError, Value, Variables};
 use axum::body::Bytes;
+use engine::settings::traces::SPANS;
 use futures::StreamExt;
 use futures::stream::{BoxStream, once};
 use tokio::time::Instant;
+use tracing::Instrument;
+use tracing::field::Empty;
 
 use super::Service;
 use super::admission::LIGHT_POINTS_MAX;
@@ -25,6 +28,7 @@ use crate::graphql::change::Changes;
 use crate::graphql::request::RequestState;
 use crate::graphql::subscription::Following;
 use crate::loader::Loaders;
+use crate::traces::request::name_operation;
 
 /// Fields whose answers depend on the member that the client is.
 const PERSONAL: [&str; 7] =
@@ -134,17 +138,29 @@ impl Operation {
         let (operation, owned) = (self.clone(), service.clone());
         let following = following.clone();
         let running = Box::pin(async move { operation.run(&owned, principal, following).await });
+        let span = tracing::info_span!(
+            target: SPANS,
+            parent: None,
+            "operation",
+            "graphql.operation.type" = Empty,
+            "graphql.operation.name" = Empty,
+            laurel.points = Empty,
+        );
+        name_operation(&span, self.kind, &self.document, self.operation_name.as_deref());
         let executing = async {
             match in_turns {
                 true => service.turns.run(running).await.flatten(),
                 false => running.await,
             }
         };
+        let executing = executing.instrument(span.clone());
         let executed = within(service.query_timeout, executing).await;
-        executed.unwrap_or_else(|error| {
+        let executed = executed.unwrap_or_else(|error| {
             let response = Response::from_errors(vec![server_error(error)]);
             Executed { response, spent: self.cost.points }
-        })
+        });
+        span.record("laurel.points", executed.spent);
+        executed
     }
 
     async fn run(

@@ -13,7 +13,7 @@ const REQUEST_ID_BYTES_MAX: usize = 128;
 
 /// The id of a request. One that is too long, or has other characters than letters, digits and
 /// `._:+/=-`, is passed over.
-pub(super) fn id_of(headers: &HeaderMap) -> Option<HeaderValue> {
+pub fn id_of(headers: &HeaderMap) -> Option<HeaderValue> {
     headers.get(&REQUEST_ID).filter(|id| is_id(id)).cloned()
 }
 

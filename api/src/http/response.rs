@@ -5,6 +5,7 @@ pub(crate) mod fields;
 pub(crate) mod preference;
 pub(crate) mod tag;
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use tokio::sync::Semaphore;
 use super::held::holding;
 use crate::error::{Error, ErrorCode};
 use crate::metrics::METRICS;
+use crate::traces::request::ErrorCodes;
 use preference::Preference;
 
 /// The most errors in one answer.
@@ -94,7 +96,7 @@ impl MediaType {
 /// so in either media type.
 pub fn refuse(media_type: MediaType, status: StatusCode, error: &Error) -> HttpResponse {
     let errors = vec![server_error(error.clone())];
-    let mut answer = send(media_type, status, without_data(errors));
+    let mut answer = send_errors(media_type, status, errors);
     if status == StatusCode::UNAUTHORIZED {
         answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
@@ -116,7 +118,7 @@ pub fn refuse_for(
 /// Answers a request that cannot be executed because of its document, its variables or its cost.
 pub fn reject(media_type: MediaType, errors: Vec<ServerError>) -> HttpResponse {
     let status = media_type.status_of_rejected();
-    send(media_type, status, without_data(errors))
+    send_errors(media_type, status, errors)
 }
 
 /// A serialized answer, or the errors of a request. Cheap to clone.
@@ -129,6 +131,7 @@ pub struct Answer {
     is_busy: bool,
     /// Set if every client that sends the same request may get the answer.
     for_all: Option<ForAll>,
+    codes: Option<ErrorCodes>,
 }
 
 /// The facts for caches about an answer.
@@ -152,6 +155,7 @@ impl Answer {
             return Self::without_data(response.errors);
         }
         finish(&mut response.errors);
+        let codes = codes_of(&response.errors);
         // A serde_json value in between would sort the fields by name again.
         let mut body = Bounded { bytes: vec![], bytes_max };
         if serde_json::to_writer(&mut body, &response).is_err() {
@@ -167,7 +171,7 @@ impl Answer {
         let is_for_all = response.is_ok() && hints.public && hints.max_age > 0;
         let for_all =
             is_for_all.then(|| ForAll { max_age_s: hints.max_age, hash: half_of_hash(&body) });
-        Self { body, began, is_busy: false, for_all }
+        Self { body, began, is_busy: false, for_all, codes }
     }
 
     /// The answer to a request that the server has no room for.
@@ -176,9 +180,10 @@ impl Answer {
     }
 
     /// The answer to a request that was not executed.
-    fn without_data(errors: Vec<ServerError>) -> Self {
-        let body = without_data(errors).into();
-        Self { body, began: false, is_busy: false, for_all: None }
+    fn without_data(mut errors: Vec<ServerError>) -> Self {
+        let body = without_data(&mut errors).into();
+        let codes = codes_of(&errors);
+        Self { body, began: false, is_busy: false, for_all: None, codes }
     }
 
     /// True if every client without a token that sends the same request may get it: it has no
@@ -194,13 +199,16 @@ impl Answer {
 
     /// Sends the answer for this client alone.
     pub fn send(self, media_type: MediaType) -> HttpResponse {
+        let status = match (self.is_busy, self.began) {
+            (true, _) => StatusCode::SERVICE_UNAVAILABLE,
+            (false, true) => StatusCode::OK,
+            (false, false) => media_type.status_of_rejected(),
+        };
+        let mut answer = send(media_type, status, self.body, self.codes);
         if self.is_busy {
-            let mut answer = send(media_type, StatusCode::SERVICE_UNAVAILABLE, self.body);
             answer.headers_mut().insert(header::RETRY_AFTER, BUSY_S.into());
-            return answer;
         }
-        let status = if self.began { StatusCode::OK } else { media_type.status_of_rejected() };
-        send(media_type, status, self.body)
+        answer
     }
 
     /// Sends the answer so that caches on the way may keep it, if it is for all. If the client has
@@ -251,8 +259,8 @@ fn set_details(
 }
 
 /// A body without `data`, not even null, as nothing was executed.
-fn without_data(mut errors: Vec<ServerError>) -> String {
-    finish(&mut errors);
+fn without_data(errors: &mut Vec<ServerError>) -> String {
+    finish(errors);
     serde_json::json!({ "errors": errors }).to_string()
 }
 
@@ -317,11 +325,40 @@ fn half_of_hash(body: &[u8]) -> u128 {
     u128::from_be_bytes(*hash.first_chunk().expect("a hash has 32 bytes"))
 }
 
-fn send(media_type: MediaType, status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
+/// Sends errors alone.
+fn send_errors(
+    media_type: MediaType,
+    status: StatusCode,
+    mut errors: Vec<ServerError>,
+) -> HttpResponse {
+    let body = without_data(&mut errors);
+    send(media_type, status, body, codes_of(&errors))
+}
+
+/// The codes of errors, each once; `None` without errors.
+fn codes_of(errors: &[ServerError]) -> Option<ErrorCodes> {
+    let codes = errors.iter().filter_map(|error| match error.extensions.as_ref()?.get("code")? {
+        Value::String(code) => Some(code.as_str()),
+        _ => None,
+    });
+    let codes: BTreeSet<&str> = codes.collect();
+    (!codes.is_empty()).then(|| ErrorCodes(codes.into_iter().collect::<Vec<_>>().join(" ").into()))
+}
+
+fn send(
+    media_type: MediaType,
+    status: StatusCode,
+    body: impl Into<Bytes>,
+    codes: Option<ErrorCodes>,
+) -> HttpResponse {
     let headers = [
         (header::CONTENT_TYPE, media_type.name()),
         (header::CACHE_CONTROL, "no-store"),
         (header::VARY, VARY),
     ];
-    (status, headers, body.into()).into_response()
+    let mut answer = (status, headers, body.into()).into_response();
+    if let Some(codes) = codes {
+        answer.extensions_mut().insert(codes);
+    }
+    answer
 }

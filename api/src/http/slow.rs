@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_graphql::parser::types::{ExecutableDocument, Selection};
 use tokio::time::Instant;
+use tracing::Span;
 
 use super::admission::Budget;
 use super::check::Checked;
@@ -13,31 +14,32 @@ use super::check::Checked;
 const SLOW_FIELDS_MAX: usize = 8;
 const SLOW_NAME_CHARS_MAX: usize = 64;
 
-/// A request under way. At its end, also when it is given up, it is logged if it took long.
+/// A request under way. At its end, also when it is given up, its span has its cost, and it is
+/// logged if it took long.
 pub(super) struct Timed<'a> {
     pub(super) began: Instant,
     /// How long a request takes that is logged; none is without it.
     pub(super) slow: Option<Duration>,
-    pub(super) checked: &'a Checked,
+    /// The text; the name of the operation, if the client gave one beside it; and the span.
+    pub(super) of_request: (&'a Checked, Option<&'a str>, &'a Span),
     pub(super) budget: &'a Budget,
-    /// The name of the operation, if the client gave one beside the text.
-    pub(super) name: Option<&'a str>,
 }
 
 impl Drop for Timed<'_> {
     fn drop(&mut self) {
+        let (checked, name, span) = self.of_request;
         let took = self.began.elapsed();
+        span.record("laurel.points", self.budget.spent());
         if self.slow.is_none_or(|slow| took < slow) {
             return;
         }
-        let name: String =
-            self.name.unwrap_or_default().chars().take(SLOW_NAME_CHARS_MAX).collect();
+        let name: String = name.unwrap_or_default().chars().take(SLOW_NAME_CHARS_MAX).collect();
         tracing::warn!(
             ms = took.as_millis() as u64,
             points = self.budget.spent(),
-            kind = %self.checked.kind,
+            kind = %checked.kind,
             name,
-            fields = root_fields(&self.checked.document),
+            fields = root_fields(&checked.document),
             "a slow request"
         );
     }

@@ -6,12 +6,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::thread::{self, available_parallelism};
 
+use engine::settings::traces::SPANS;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, Semaphore, oneshot};
+use tracing::Instrument;
 
 use crate::error::{Error, ErrorCode, Result};
 
@@ -83,7 +85,9 @@ impl Turns {
             Error::new(ErrorCode::Unavailable, message)
         })?;
         let (mut sender, receiver) = oneshot::channel();
+        let waiting = tracing::info_span!(target: SPANS, "turn");
         let work = async move {
+            drop(waiting);
             let work = tokio::select! {
                 biased;
                 // Its client may be gone before it begins.
@@ -97,7 +101,7 @@ impl Turns {
             }
         };
         // Threads that ended drop the work, and with it the sender.
-        let _ = self.queue.send(work.boxed());
+        let _ = self.queue.send(work.in_current_span().boxed());
         receiver.await.map_err(|_| Error::internal(&"it panicked"))
     }
 }

@@ -6,11 +6,13 @@ use std::fmt::{self, Debug, Formatter};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use engine::settings::traces::SPANS;
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use ranking::standings_id::StandingsId;
 use ranking::store::read::Standings;
 use tokio::sync::Semaphore;
+use tracing::Instrument;
 
 use crate::app::SharedApp;
 
@@ -49,7 +51,7 @@ impl Lookups {
             let _permit = self.permits.acquire().await;
             read.await
         };
-        limited.boxed()
+        limited.instrument(tracing::info_span!(target: SPANS, "read")).boxed()
     }
 
     /// Makes some reads, each of some keys.

@@ -8,18 +8,21 @@ use std::time::Duration;
 use engine::deployment::Deployment;
 use engine::partition::Partition;
 use engine::partition::submit::Prepared;
+use engine::settings::traces::SPANS;
 use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{BoardNo, PartitionNo};
 use ranking::submission::{Submission, Verdict};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
+use tracing::{Instrument, Span};
 
 use crate::background::worker::Signals;
 use crate::error::{Error, ErrorCode, Result};
 use crate::metrics::METRICS;
 use crate::submit::memory::{Full, Memory, Part};
 use crate::submit::queue::{FairQueue, Refusal};
+use crate::traces::is_sent;
 
 /// How long a committer tries a batch before it answers that the outcome is unknown.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,6 +37,8 @@ struct QueuedRequest {
     count: usize,
     /// Their part of the memory for submissions, given back with the answer.
     _memory: Part,
+    /// The wait of the request, if spans are sent.
+    span: Span,
     reply: oneshot::Sender<Result<Submitted>>,
 }
 
@@ -92,7 +97,9 @@ impl Committers {
                 Full::Client => "too many scores of this access token wait for their commit",
             })
         })?;
-        let order = QueuedRequest { submissions, count, _memory: memory, reply };
+        let span =
+            tracing::info_span!(target: SPANS, "submit", partition = partition.0, scores = count);
+        let order = QueuedRequest { submissions, count, _memory: memory, span, reply };
         queue.push(board, count, order).map_err(|refusal| {
             busy(match refusal {
                 Refusal::Board => "too many requests wait for this board",
@@ -221,7 +228,8 @@ async fn commit(partition: Partition<'_>, taken: Taken, following: Option<&mut P
     let began = Instant::now();
     let count: usize = taken.orders.iter().map(|order| order.count).sum();
     let deadline = began + SUBMIT_TIMEOUT;
-    let result = partition.submit(taken.prepared, following, deadline).await;
+    let span = span_of(&partition, &taken.orders, count);
+    let result = partition.submit(taken.prepared, following, deadline).instrument(span).await;
     let result = result.map_err(|error| match error {
         entity::Error::Ranking(ranking::Error::Unavailable(_))
             if partition.redis_health.is_silent(partition.no) =>
@@ -248,4 +256,15 @@ async fn commit(partition: Partition<'_>, taken: Taken, following: Option<&mut P
         // The client may have gone; the commit stands.
         let _ = order.reply.send(answer);
     }
+}
+
+/// The span of a commit: under the first of its requests whose trace is sent, and linked to the
+/// others.
+fn span_of(partition: &Partition<'_>, orders: &[QueuedRequest], scores: usize) -> Span {
+    let mut sent = orders.iter().map(|order| &order.span).filter(|span| is_sent(span));
+    let first = sent.next().or(orders.first().map(|order| &order.span));
+    let (parent, no) = (first.and_then(Span::id), partition.no.0);
+    let span = tracing::info_span!(target: SPANS, parent: parent, "commit", partition = no, scores);
+    sent.for_each(|other| _ = span.follows_from(other));
+    span
 }

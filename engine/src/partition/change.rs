@@ -8,8 +8,10 @@ use ranking::error::Error as RankingError;
 use ranking::store::log::Tail;
 use ranking::store::write::{Outcome, Writes};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tracing::Instrument;
 
 use crate::partition::Partition;
+use crate::settings::traces::SPANS;
 use entity::error::{Error, Result};
 
 /// The time limit of a commit of a job.
@@ -224,12 +226,14 @@ impl Partition<'_> {
         .into()));
         }
         let (seq, id) = (commit.seq, commit.id.clone());
+        let span = tracing::info_span!(target: SPANS, "write", partition = self.no.0);
         // Biased: the commit is polled and therefore sent first.
         let (committed, ()) = tokio::join!(
             biased;
             self.deployment
                 .store
-                .commit_writes(self.no, &head, &commit, &writes),
+                .commit_writes(self.no, &head, &commit, &writes)
+                .instrument(span),
             change.read_behind(self),
         );
         match committed {

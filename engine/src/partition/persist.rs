@@ -21,11 +21,13 @@ use sea_orm::{
     IntoActiveModel, QueryFilter,
 };
 use tokio::time::{sleep, timeout};
+use tracing::Instrument;
 
 use crate::partition::all_time_rows;
 use crate::partition::{HistoryTransaction, Partition};
 use crate::seal::correction;
 use crate::seal::correction::Source;
+use crate::settings::traces::SPANS;
 use entity::deployment::clock::sql_now_ms;
 use entity::error::{Error, Result, is_deadlock, is_refused_content};
 use entity::history::{commit, dead_letter, log_cursor, score_event};
@@ -128,7 +130,15 @@ impl Partition<'_> {
         if !descends(&cursor, &commits) {
             return Err(not_level());
         }
-        let Some(seq) = self.persist_commits(&cursor, &commits).await? else {
+        let span = tracing::info_span!(
+            target: SPANS,
+            parent: None,
+            "persist",
+            partition = self.no.0,
+            commits = commits.len(),
+            events = events_of(&commits),
+        );
+        let Some(seq) = self.persist_commits(&cursor, &commits).instrument(span).await? else {
             return Ok(Progress::Beaten);
         };
         self.watch.note_persisted(self.no, None);
@@ -226,13 +236,16 @@ impl Partition<'_> {
         boards: &HashMap<BoardNo, Board>,
         refused: &Refused,
     ) -> Result<bool, DbErr> {
-        let transaction = begin(&self.db).await?;
-        if write_into(self.within(&transaction, boards), cursor, commits, refused).await? {
-            transaction.commit().await?;
-            return Ok(true);
-        }
-        transaction.rollback().await?;
-        Ok(false)
+        let writing = async {
+            let transaction = begin(&self.db).await?;
+            if write_into(self.within(&transaction, boards), cursor, commits, refused).await? {
+                transaction.commit().await?;
+                return Ok(true);
+            }
+            transaction.rollback().await?;
+            Ok(false)
+        };
+        writing.instrument(tracing::info_span!(target: SPANS, "transaction")).await
     }
 
     /// A transaction of this partition.

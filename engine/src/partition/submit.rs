@@ -3,11 +3,13 @@
 use ranking::submission::batch::Batch;
 use ranking::submission::{FoldOutcome, Snapshot, Submission, Verdict};
 use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
 
 use crate::deployment::Deployment;
 use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};
 use crate::roll;
+use crate::settings::traces::SPANS;
 use entity::error::{Error, Result};
 
 /// The most entries that one commit may touch, so that no script runs for long.
@@ -145,7 +147,10 @@ impl Change for Submitting<'_> {
         let (snapshot, folded) = loop {
             let snapshot = match snapshot.take() {
                 Some(snapshot) => snapshot,
-                None => partition.snapshot(batch.wanted()).await?,
+                None => {
+                    let span = tracing::info_span!(target: SPANS, "snapshot");
+                    partition.snapshot(batch.wanted()).instrument(span).await?
+                }
             };
             match batch.fold(&snapshot, rand::random())? {
                 FoldOutcome::FoldedBatch(folded) => break (snapshot, folded),

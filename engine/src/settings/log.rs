@@ -2,8 +2,17 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing::{Level, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
+
+use super::traces::SPANS;
+
+/// The exporter of spans, beside the log.
+pub type SpanLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// The level and the form of the log.
 #[derive(Debug, Clone, clap::Args)]
@@ -33,6 +42,15 @@ impl LogSettings {
     /// # Errors
     /// `Invalid` for text that is no filter.
     pub fn start(&self, level: &str) -> ranking::Result<()> {
+        self.start_beside(level, None)
+    }
+
+    /// As [`Self::start`], and gives all spans of the target [`SPANS`] to an exporter. Without one
+    /// they are not made.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_beside(&self, level: &str, spans: Option<SpanLayer>) -> ranking::Result<()> {
         // The migrations' own lines would greet every start.
         let default = format!("{level},sea_orm_migration=warn");
         let filter = self.log.as_deref().unwrap_or(&default);
@@ -41,15 +59,31 @@ impl LogSettings {
                 "invalid LAUREL_LOG {filter:?}: expected error, warn, info, debug, trace, or a filter such as \"info,laurel=debug\""
             ))
         })?;
-        let log = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(std::io::stderr)
-            .with_ansi(std::io::stderr().is_terminal());
-        match self.log_format {
-            LogFormat::Text => log.init(),
-            LogFormat::Json => log.json().init(),
+        let no_spans = format!("{SPANS}=off").parse().expect("it is a directive");
+        let filter = filter.add_directive(no_spans);
+        let registry = tracing_subscriber::registry();
+        match spans {
+            None => registry.with(filter).with(self.lines()).init(),
+            Some(spans) => {
+                let of_target = Targets::new().with_target(SPANS, Level::INFO);
+                let spans = spans.with_filter(of_target);
+                registry.with(spans).with(self.lines().with_filter(filter)).init();
+            }
         }
         Ok(())
+    }
+
+    /// The writer of the log's lines.
+    fn lines<S>(&self) -> Box<dyn Layer<S> + Send + Sync>
+    where
+        S: Subscriber + for<'span> LookupSpan<'span>,
+    {
+        let lines =
+            fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+        match self.log_format {
+            LogFormat::Text => lines.boxed(),
+            LogFormat::Json => lines.json().boxed(),
+        }
     }
 }
 

@@ -179,3 +179,17 @@ async fn a_token_that_is_none_is_answered_as_http_has_it() {
     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(answer.headers()[WWW_AUTHENTICATE], "Bearer");
 }
+
+#[tokio::test]
+async fn a_stranger_learns_in_words_where_to_go_and_where_a_query_breaks_off() {
+    let api = api().await;
+    let nowhere = reqwest::get(format!("{}/nowhere", api.url())).await.unwrap();
+    assert_eq!(nowhere.status(), StatusCode::NOT_FOUND);
+    assert!(nowhere.text().await.unwrap().contains("GraphQL is at /graphql"));
+    for query in ["{ __typename } }", "{ __typename", "mutation {"] {
+        let answer = api.ask(None, query, json!({})).await;
+        let message = answer.message();
+        assert!(message.starts_with("invalid query: expected "), "{message}");
+        assert!(!message.contains('_') && !message.contains("EOI"), "{message}");
+    }
+}

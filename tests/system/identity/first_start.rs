@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use engine::settings::stores::Missing;
 use engine::settings::{Settings, SqlSettings};
@@ -32,13 +33,28 @@ async fn a_first_start_writes_an_admin_token_once() {
     );
     drop(api);
     let api = Api::spawn(&deployment, &[], token).await;
-    assert!(!api.printed().contains("admin token"), "{}", api.printed());
+    let printed = api.printed();
+    assert!(!printed.contains("admin token"), "{printed}");
+    // The command that it names is there, even where no path of the user has the program.
+    let named = printed.lines().find_map(|line| line.split_once("for an access token: "));
+    let program = named.unwrap().1.strip_suffix(" token create --scope admin").unwrap();
+    assert!(Path::new(program).is_file(), "{program}");
     api.wait_until_ready().await;
     assert_eq!(api.data("{ viewer { scopes } }", json!({})).await["viewer"]["scopes"][4], "ADMIN");
     assert_eq!(
         api.ask(None, "{ viewer { scopes } }", json!({})).await.body["data"]["viewer"],
         Value::Null
     );
+}
+
+#[tokio::test]
+async fn a_start_at_a_taken_address_says_how_to_take_another() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    let address = api.url().strip_prefix("http://").unwrap();
+    let second = deployment.api(&["serve"]).env("LAUREL_LISTEN", address).output().unwrap();
+    let told = String::from_utf8_lossy(&second.stderr);
+    assert!(!second.status.success() && told.contains("set LAUREL_LISTEN=127.0.0.1:"), "{told}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use engine::settings::traces::SPANS;
 use entity::history::{commit, dead_letter};
 use ranking::id::PartitionNo;
 use ranking::submission::event_ids::ELSEWHERE;
@@ -27,6 +28,7 @@ pub(crate) async fn confirm(
     submissions: &[Submission],
     placed: Submitted,
 ) -> Vec<Result<Verdict>> {
+    let _span = tracing::info_span!(target: SPANS, "durable", partition = partition.0);
     let own = placed.commit;
     let seq_of = |verdict: &Verdict| match verdict {
         Verdict::Accepted { seq, .. } => Some(*seq),
@@ -130,7 +132,7 @@ async fn look(app: &App, partition: PartitionNo, seq: u64, id: Option<&str>) -> 
         let letters = dead_letter::of_commit(db, partition, seq).await?;
         Ok(Look::Confirmed(letters.iter().map(|row| row.event_index.unsigned_abs()).collect()))
     };
-    app.health.sql.ask(look_up).await
+    app.health.sql.ask_again(look_up).await
 }
 
 fn unknown() -> Error {

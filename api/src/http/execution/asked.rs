@@ -6,10 +6,11 @@ use async_graphql::parser::types::OperationType;
 use async_graphql::{Name, Request, Response, Value};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response as HttpResponse;
+use engine::settings::traces::SPANS;
 use indexmap::indexmap;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::{
     BYTES_A_POINT, Method, REQUEST_POINTS, REQUEST_TIMEOUT, Received, limited, refuse_unfinished,
@@ -31,6 +32,7 @@ use crate::http::response::{Answer, MediaType, fields, refuse, reject, server_er
 use crate::http::slow::Timed;
 use crate::loader::Loaders;
 use crate::metrics::METRICS;
+use crate::traces::request::name_operation;
 
 /// The message for a subscription that asks for one answer.
 const NO_STREAM: &str = "a subscription needs a WebSocket (graphql-transport-ws) or an event stream: expected Accept: text/event-stream";
@@ -80,6 +82,9 @@ impl Asked {
         if let Some(hash) = self.hash {
             service.persisted_queries.keep(hash, &self.request.query);
         }
+        let span = received.span.clone();
+        let name = self.request.operation_name.as_deref();
+        name_operation(&span, checked.kind, &checked.document, name);
         if received.method == Method::Get && checked.kind == OperationType::Mutation {
             return not_allowed(media_type);
         }
@@ -102,18 +107,18 @@ impl Asked {
             OperationType::Mutation => {
                 let gone = CancellationToken::new();
                 let _here = gone.clone().drop_guard();
-                let running = self.run(service, checked, Some(gone));
-                let task = tokio::spawn(running.in_current_span());
+                let running = self.run(service, checked, Some(gone), span.clone());
+                let task = tokio::spawn(running.in_current_span().instrument(span));
                 let answer = async { task.await.map_err(|error| Error::internal(&error)) };
                 (&METRICS.mutation_seconds, within(REQUEST_TIMEOUT, answer).await)
             }
             _ => {
                 let timeout = service.query_timeout;
                 let turns = service.clone();
-                let running = Box::pin(self.run(service, checked, None));
+                let running = Box::pin(self.run(service, checked, None, span.clone()));
                 let answer = async {
                     match begins_turns {
-                        true => turns.turns.run(running).await,
+                        true => turns.turns.run(running.instrument(span)).await,
                         false => Ok(running.await),
                     }
                 };
@@ -134,6 +139,7 @@ impl Asked {
         service: Service,
         checked: Checked,
         gone: Option<CancellationToken>,
+        span: Span,
     ) -> Answer {
         let good_until = GoodUntil::new(Instant::now() + service.app.cache_age);
         let Self { request, question, principal, client, wants_cost, in_turns, .. } = self;
@@ -164,8 +170,8 @@ impl Asked {
                 Charge { rates, client: &client, budget: &budget, cost, answer_points: 0 };
             let name = request.operation_name.clone();
             let slow = service.slow;
-            let _timed =
-                Timed { began, slow, checked: &checked, budget: &budget, name: name.as_deref() };
+            let of_request = (&checked, name.as_deref(), &span);
+            let _timed = Timed { began, slow, of_request, budget: &budget };
             let may_write = state.principal.as_ref().is_some_and(|principal| principal.may_write());
             let over = gone.as_ref().map(|gone| changes.are_over(gone, service.query_timeout));
             let request = request.data(state);
@@ -214,9 +220,10 @@ async fn respond(
     may_write: bool,
     over: Option<impl Future<Output = ()>>,
 ) -> Response {
-    // In a box: futures are copied while they are made, and this one is large.
     let schema = checked.document.schema(&service.schemas);
-    let executing = Box::pin(schema.execute(request));
+    let span = tracing::info_span!(target: SPANS, "execute");
+    // In a box: futures are copied while they are made, and this one is large.
+    let executing = Box::pin(schema.execute(request).instrument(span));
     let mut response = match over {
         None => executing.await,
         Some(over) => tokio::select! {

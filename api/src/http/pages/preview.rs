@@ -123,6 +123,7 @@ async fn answer(service: &Service, address: IpAddr, query: &str, variables: Valu
         headers: HeaderMap::new(),
         media_type: MediaType::Json,
         method: Method::Get,
+        span: tracing::Span::none(),
     };
     let values_max = service.checks.variable_values_max();
     let parse = move || parameters::of_body(body.as_bytes(), values_max);
