@@ -57,7 +57,7 @@ impl Store {
     /// Tells a partition which of its members joined a board. Of several joinings of a member, the
     /// one with the highest number counts, in whatever order they come. It is no commit: a writer
     /// asks SQL again for what Redis lacks. One round trip for each 1,000 members: `EVALSHA` of a
-    /// script with `GET`, `INFO`, and a `HGET` and a `HSET` for each.
+    /// script with `GET`, and a `HGET` and a `HSET` for each.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` if the key has a foreign type.

@@ -179,7 +179,7 @@ impl Store {
 
     /// Makes a partition level that has all it had: replaces the head, as it was found, by one
     /// with the run id that answered. It needs no right to recover and no memory. Returns false if
-    /// the head has changed since. One round trip: `GET`, `INFO`, `SET` in a script.
+    /// the head has changed since. One round trip: `GET`, `SET` in a script.
     ///
     /// # Errors
     /// `NotLevel` if Redis restarted since; `Unavailable`.
@@ -365,8 +365,8 @@ impl Recovery {
         self.apply(&Writes::default()).await
     }
 
-    /// Writes, but only while this recovery holds its right. One round trip: `GET`, `INFO`, the
-    /// writes, in a script.
+    /// Writes, but only while this recovery holds its right. One round trip: `GET` and the writes,
+    /// in a script.
     ///
     /// # Errors
     /// `NotLevel` if the right is lost; `Unavailable`; `Corrupt` if a key has a foreign type.

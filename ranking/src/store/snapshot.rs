@@ -102,9 +102,8 @@ impl Store {
         let read_keys = self.snapshot_keys(partition, wanted, &seen_in);
         let mut pipe = redis::pipe();
         pipe.add_command(self.snapshot_command(partition, wanted, &read_keys, seen_in.len()));
-        let ((answer,), _): ((Vec<redis::Value>,), _) = self.read(&pipe).await?;
+        let ((answer,), run_id): ((Vec<redis::Value>,), _) = self.read(&pipe).await?;
         let mut answer = answer.into_iter();
-        let run_id: String = next(&mut answer)?;
         let head: Option<String> = next(&mut answer)?;
         let head = self.check_level(partition, head.as_deref(), &run_id)?;
         let log_len = next(&mut answer)?;

@@ -333,7 +333,7 @@ impl Store {
     }
 
     /// Commits writes as one step of a partition's history: moves the head on from the one they
-    /// were folded onto, or does nothing. One round trip: `EVALSHA` of a script with `GET`, `INFO`,
+    /// were folded onto, or does nothing. One round trip: `EVALSHA` of a script with `GET`,
     /// `XADD`, the writes, `SET`; O(entries · log(size)).
     ///
     /// # Errors

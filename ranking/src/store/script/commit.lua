@@ -1,10 +1,11 @@
 -- A fast-forward of one partition: writes everything below, or nothing.
 -- KEYS  head, log, sizes, then the keys of the writes
--- ARGV  expected head, new head, log entry id, log entry, then writes (see write.lua)
+-- ARGV  expected head, new head, log entry id, log entry, then writes (see write.lua), the run id of this server
 -- returns DONE, and behind it the ranks that the writes read; STALE (another head), RESTARTED (the head is not of this server's run, or the log
 -- does not take the entry) or TYPE <key>
+local run_id = table.remove(ARGV)
 local head = redis.call('GET', KEYS[1])
-if not head or string.match(head, '%S+$') ~= string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') then
+if not head or string.match(head, '%S+$') ~= run_id then
   return 'RESTARTED'
 end
 if head ~= ARGV[1] then

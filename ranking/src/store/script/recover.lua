@@ -1,12 +1,13 @@
 -- A step of a partition's recovery, taken only while the caller holds the right to recover it on
 -- this server's run.
 -- KEYS  recovery token, then the keys of the writes
--- ARGV  the caller's token, the run id, the token's lifetime in ms, then writes (see write.lua)
+-- ARGV  the caller's token, its run id, the token's lifetime in ms, then writes (see write.lua), the run id of this server
 -- returns DONE, LOST (the caller no longer holds the right), RESTARTED (another run) or TYPE <key>
+local run_id = table.remove(ARGV)
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 'LOST'
 end
-if string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') ~= ARGV[2] then
+if run_id ~= ARGV[2] then
   return 'RESTARTED'
 end
 local foreign = foreign_key(4)

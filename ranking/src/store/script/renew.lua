@@ -2,9 +2,9 @@
 -- Sets the head of a partition that has all it had, with the run id of this server's run. It runs
 -- out of memory as well, as it replaces a text by one of the same length.
 -- KEYS  head
--- ARGV  expected head, new head, the run id in it
+-- ARGV  expected head, new head, the run id in it, the run id of this server
 -- returns DONE, STALE (another head) or RESTARTED (another run)
-if string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') ~= ARGV[3] then
+if ARGV[4] ~= ARGV[3] then
   return 'RESTARTED'
 end
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then

@@ -2,7 +2,7 @@
 -- KEYS  head, log, sizes, then the keys to read
 -- ARGV  for each key after the sizes: HMGET or ZMSCORE, a count, that many fields or members
 --       0 instead of a count and fields: those of the key before
--- returns run id, head, length of the log, time in ms, bytes of the log without its oldest commit,
+-- returns head, length of the log, time in ms, bytes of the log without its oldest commit,
 -- then for each further key an array, nil if the key does not exist or has none of them, or the
 -- name of its type if that is another one
 local TYPE_OF = { HMGET = 'hash', ZMSCORE = 'zset' }
@@ -30,27 +30,27 @@ local function look_up(command, key, first, last)
   return found and all
 end
 
-local answer = { string.match(redis.call('INFO', 'server'), 'run_id:(%x+)'), redis.call('GET', KEYS[1]) }
+local answer = { redis.call('GET', KEYS[1]) }
 local log_length = redis.pcall('XLEN', KEYS[2])
 if type(log_length) == 'table' then
   -- The log has another type: without a head the partition is recovered.
-  return { answer[1], false }
+  return { false }
 end
-answer[3] = log_length
+answer[2] = log_length
 local time = redis.call('TIME')
-answer[4] = time[1] * 1000 + math.floor(time[2] / 1000)
+answer[3] = time[1] * 1000 + math.floor(time[2] / 1000)
 local function size_at(place)
   local size = redis.pcall('LINDEX', KEYS[3], place)
   return type(size) == 'string' and tonumber(size) or 0
 end
-answer[5] = size_at(-1) - size_at(0)
+answer[4] = size_at(-1) - size_at(0)
 local i, first, last = 1, 1, 0
 for k = 4, #KEYS do
   local count = tonumber(ARGV[i + 1])
   if count > 0 then
     first, last = i + 2, i + 1 + count
   end
-  answer[k + 2] = look_up(ARGV[i], KEYS[k], first, last)
+  answer[k + 1] = look_up(ARGV[i], KEYS[k], first, last)
   i = i + 2 + count
 end
 return answer

@@ -116,20 +116,23 @@ impl Store {
         Err(sent_around())
     }
 
-    /// Sends a command that writes to one partition; sends it again only if the server certainly
-    /// did not run it.
+    /// Sends a command that writes to one partition, with a last argument: the run id of the server
+    /// at the other end of the connection. Sends it again only if the server certainly did not run
+    /// it.
     pub(crate) async fn write_once<T: FromRedisValue>(
         &self,
         command: Cmd,
     ) -> std::result::Result<T, Failed> {
         let mut pipe = redis::pipe();
-        pipe.add_command(command);
+        pipe.add_command(command.clone());
         let mut places = None;
         let mut forgot = false;
         for _ in 0..=SENT_ON_MAX {
             let parts = self.parts(&pipe, places.take(), Lane::Work).await;
             let mut part = parts.map_err(Failed::Refused)?.swap_remove(0);
-            let error = match self.send(&mut part, &pipe).await {
+            let mut told = redis::pipe();
+            told.add_command(command.clone()).arg(&*part.link.run_id);
+            let error = match self.send(&mut part, &told).await {
                 Ok(mut values) => {
                     return crate::store::decode(values.pop()).map_err(Failed::Lost);
                 }
@@ -142,7 +145,7 @@ impl Store {
             if error.clone().into_server_errors().is_none() {
                 return Err(Failed::Lost(classify(&error)));
             }
-            let again = Box::pin(self.sent_on(&part, &pipe, &error)).await;
+            let again = Box::pin(self.sent_on(&part, &told, &error)).await;
             places = Some(again.map_err(Failed::Refused)?);
         }
         Err(Failed::Refused(sent_around()))
