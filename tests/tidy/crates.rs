@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::tree::{SourceFile, files, report};
 
 /// Packages, each with the crates that may list it as a dependency.
-const USERS: [(&str, &[&str]); 14] = [
+const USERS: [(&str, &[&str]); 15] = [
     ("async-graphql", &["api"]),
     ("async-graphql-axum", &["api"]),
     ("async-graphql-value", &["api"]),
@@ -16,6 +16,7 @@ const USERS: [(&str, &[&str]); 14] = [
     ("clap_mangen", &["api"]),
     ("lapin", &["ingest", "tests"]),
     ("polars", &["analytics"]),
+    ("rdkafka", &["ingest", "tests"]),
     ("redis", &["ranking", "tests"]),
     ("sea-orm", &["entity", "engine", "api", "analytics", "tests"]),
     ("sqlx", &["engine"]),

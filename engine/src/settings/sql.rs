@@ -47,8 +47,8 @@ pub const IDLE_JOB_TIMEOUT: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Stores")]
 pub struct CleartextSettings {
-    /// Lets a database and Redis on other machines, and the server that scores of a queue go to, be
-    /// reached in clear text, for a network that no stranger can read.
+    /// Lets a database and Redis on other machines, the broker of a queue, and the server that its
+    /// scores go to, be reached in clear text, for a network that no stranger can read.
     #[arg(long, env = "LAUREL_ALLOW_CLEARTEXT", default_value_t = false, action = clap::ArgAction::Set)]
     pub allow_cleartext: bool,
 }
