@@ -59,8 +59,8 @@ pub struct IngestSettings {
     /// The board of messages that name none.
     #[arg(long, env = "LAUREL_INGEST_BOARD", value_name = "SLUG")]
     pub board: Option<String>,
-    /// The form of routing keys, topics or subjects that name the board, such as "scores.{board}", for
-    /// messages that name none.
+    /// The form of routing keys, topics or subjects that name the board, such as "scores.{board}",
+    /// for messages that name none.
     #[arg(
         long,
         env = "LAUREL_INGEST_BOARD_TEMPLATE",

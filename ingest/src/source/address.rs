@@ -11,7 +11,7 @@ use url::Url;
 /// The form of an address.
 const EXPECTED: &str = "expected amqp://USER:PASSWORD@HOST/VHOST?queue=QUEUE, kafka://HOST:9092,HOST:9092/TOPIC?group=GROUP or nats://HOST:4222/STREAM?consumer=NAME";
 
-/// The session of a member of a group of Kafka, in milliseconds: the accepted ones, and the default.
+/// The session of a member of a group of Kafka, in milliseconds: the bounds, and the default.
 const SESSION_MS: std::ops::RangeInclusive<u32> = 1000..=3_600_000;
 const SESSION_DEFAULT_MS: u32 = 45_000;
 

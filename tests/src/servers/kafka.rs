@@ -1,5 +1,5 @@
-//! A Kafka of a test's own: the mock cluster that librdkafka has, in this process, with real sockets
-//! and groups; or tansu, where `LAUREL_TEST_TANSU` names its program.
+//! A Kafka of a test's own: the mock cluster that librdkafka has, in this process, with real
+//! sockets and groups; or tansu, where `LAUREL_TEST_TANSU` names its program.
 
 use std::process::{Child, Command, Stdio};
 
@@ -127,7 +127,9 @@ fn spawn(program: &str, dir: &str, port: u16) -> Child {
     let listener = format!("tcp://127.0.0.1:{port}");
     Command::new(program)
         .args(["broker", "--listener-url", &listener, "--advertised-listener-url", &listener])
-        .args(["--storage-engine", &format!("libsql://{dir}/tansu.db")])
+        // The path of its file begins where it runs.
+        .args(["--storage-engine", "sqlite://tansu.db"])
+        .current_dir(dir)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -116,26 +116,23 @@ async fn a_refused_message_keeps_those_after_it_in_its_partition() {
 
 #[tokio::test]
 async fn a_long_message_is_put_aside_without_its_end_if_the_topic_takes_no_more() {
+    if has_tansu() {
+        println!("not on tansu: a long message does not come out of it");
+        return;
+    }
     let (deployment, api, queue) = start().await;
     let long = format!("{}{}", score().payload, " ".repeat(1 << 20));
     let messages = [score(), long.clone().into(), score()];
     queue.publish(&messages).await;
-    if let Queue::Kafka(server) = &queue
-        && !has_tansu()
-    {
-        server.refuse_as_too_long(1);
-    }
+    let Queue::Kafka(server) = &queue else { panic!("it is no Kafka") };
+    server.refuse_as_too_long(1);
     let mut command = queue.ingest(&deployment, api.url(), api.token());
     command.env("LAUREL_INGEST_BYTES", (4 << 20).to_string());
     let told = run_once(command);
     assert!(told.contains("settled 3 messages with 2 scores applied"), "{told}");
     let letter = only_letter(&queue).await;
     assert_eq!(letter.code, "LIMIT_EXCEEDED");
-    let (cut, bytes) = match has_tansu() {
-        true => (None, long.len()),
-        false => (Some(long.len().to_string()), long.len() / 2),
-    };
-    assert_eq!((&letter.cut, letter.payload.len()), (&cut, bytes));
+    assert_eq!((letter.cut, letter.payload.len()), (Some(long.len().to_string()), long.len() / 2));
     assert!(long.starts_with(&letter.payload));
     check_sum(&api, 2).await;
 }

@@ -18,8 +18,8 @@ use crate::message::Message;
 /// The header that has the length of a message of which only the beginning is in its letter.
 const CUT: &str = "laurel-cut";
 
-/// The longest letter that the client sends, in bytes: the broker and the topic have bounds of their
-/// own.
+/// The longest letter that the client sends, in bytes: the broker and the topic have bounds of
+/// their own.
 const LETTER_BYTES_MAX: usize = 1_000_000_000;
 
 /// A client that says nothing by itself.
@@ -143,7 +143,7 @@ fn headers(
     told.extend(at.map(|at| (LETTER_TIME, at)));
     let mut headers = OwnedHeaders::new();
     for header in own.iter().flat_map(|own| own.iter()) {
-        // Those of a letter that was tried again are told anew.
+        // Those of a letter that was tried again are replaced.
         if header.key != CUT && told.iter().all(|(name, _)| *name != header.key) {
             headers = headers.insert(header);
         }
