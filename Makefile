@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run analytics install check ingest test test-all brokers test-brokers deb test-deb faults soak bench lint advisories build node web
+.PHONY: help run analytics install check ingest test test-all brokers test-brokers test-kafka deb test-deb faults soak bench lint advisories build node web
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 PREFIX ?= $(HOME)/.cargo
@@ -30,6 +30,11 @@ define install
 			echo "$(1) is missing: install $(2)" >&2; exit 1
 		fi
 	fi
+endef
+
+# $(compiler): installs the compiler of C++ where it is missing; librdkafka is built from its sources.
+define compiler
+	$(call install,c++,g++,gcc)
 endef
 
 # $(postgresql): installs PostgreSQL where it is missing; Debian keeps its programs out of the path.
@@ -76,8 +81,10 @@ build: web ## builds the server, laurel, with its pages
 analytics: ## builds the batch jobs, laurel-analytics: 10 to 20 minutes the first time
 	cargo build --release --locked -p analytics
 
-ingest: ## builds laurel-ingest, which takes scores from queues
-	cargo build --release --locked -p ingest
+ingest: ## builds laurel-ingest, which takes scores from queues; KAFKA_TLS=1 with TLS and SCRAM to Kafka
+	@$(compiler)
+	$(if $(KAFKA_TLS),$(call install,perl,perl,perl))
+	cargo build --release --locked -p ingest $(if $(KAFKA_TLS),--features kafka-tls)
 
 install: build ## copies the programs that are built to PREFIX/bin, by default ~/.cargo/bin
 	@mkdir -p "$(PREFIX)/bin"
@@ -125,6 +132,7 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	$(call install,curl,curl,curl)
 	$(call install,promtool,prometheus,prometheus)
 	$(call install,nats-server,nats-server,nats-server)
+	$(compiler)
 	$(mono)
 	for packages in tests/web clients/typescript; do
 		if [ $$packages/package-lock.json -nt $$packages/node_modules/.package-lock.json ]; then
@@ -151,6 +159,21 @@ test-brokers: brokers ## the tests of queues on every broker, with everything ar
 	$(postgresql)
 	cargo build --locked -p api -p analytics -p ingest
 	LAUREL_TEST_BROKERS=1 LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=2 cargo test --locked -p tests --test system -- queues::
+
+# tansu speaks Kafka's protocol. Its 400 crates are built once, and with low priority.
+test-kafka: ## the tests of queues on tansu in place of Kafka, with everything around it killed; half an hour or more the first time
+	@$(call install,redis-server,redis-server,redis)
+	$(call install,nats-server,nats-server,nats-server)
+	$(postgresql)
+	$(compiler)
+	if [ ! -x "$(TOOLS)/bin/tansu" ]; then
+		echo "installing tansu 0.6.0"
+		nice -n 15 cargo install --quiet --locked --version 0.6.0 --no-default-features --features dynostore,libsql --root "$(TOOLS)" --target-dir "$(TOOLS)/target" tansu
+		rm -rf "$(TOOLS)/target"
+	fi
+	cargo build --locked -p api -p analytics -p ingest
+	export LAUREL_TEST_TANSU="$(TOOLS)/bin/tansu"
+	LAUREL_TEST_BROKERS=1 LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=2 cargo test --locked -p tests --test system -- queues::kafka queues::crashes queues::formats
 
 # LAST, CALM, RECOVERY and AWAY are described in docs/explanation/reliability.md.
 # PROFILE=release needs a release build of analytics.

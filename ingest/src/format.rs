@@ -198,7 +198,7 @@ fn score(
 }
 
 /// An instant as the API takes it.
-fn instant(at_ms: i64) -> Option<String> {
+pub(crate) fn instant(at_ms: i64) -> Option<String> {
     Some(format!("{:.3}", Timestamp::from_millisecond(at_ms).ok()?))
 }
 

@@ -39,13 +39,13 @@ use worker::Worker;
 /// How long tasks may take to notice that the process ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Takes scores from a queue of RabbitMQ or a stream of NATS JetStream, and submits them to a
-/// server. A message is settled once its scores are answered for. Exit status: 0 stopped or, with
-/// --once, done; 1 failed; 2 wrong usage.
+/// Takes scores from a queue of RabbitMQ, a topic of Kafka or a stream of NATS JetStream, and
+/// submits them to a server. A message is settled once its scores are answered for. Exit status: 0
+/// stopped or, with --once, done; 1 failed; 2 wrong usage.
 #[derive(Debug, Parser)]
 #[command(name = "laurel-ingest", bin_name = "laurel ingest", version)]
 struct Arguments {
-    /// Ends when the queue is empty.
+    /// Ends when nothing is left to take.
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -80,7 +80,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     // Other crates of the build may bring a second provider, and then none is the default.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let stop = Stop::new().context("signals cannot be caught")?;
-    let opening = Opening::new(&settings)?;
+    let opening = Opening::new(&settings, &cleartext)?;
     let server = Server::new(&settings, &cleartext)?;
     let metrics = Arc::new(Metrics::new(opening.place()));
     if let Some(address) = settings.ingest_operations_listen {

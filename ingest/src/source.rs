@@ -4,6 +4,7 @@
 //! A batch is bounded in messages and in bytes, and so is all that a broker hands out ahead.
 
 pub(crate) mod address;
+mod kafka;
 mod nats;
 mod rabbitmq;
 
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
 use async_trait::async_trait;
-use engine::settings::IngestSettings;
+use engine::settings::{CleartextSettings, IngestSettings};
 
 use crate::message::{Fault, Message};
 use address::Address;
@@ -28,6 +29,11 @@ pub(crate) const PREFETCH_BATCHES: u16 = 4;
 /// The dead letters that are sent before the broker has to confirm them. The client of NATS waits
 /// for ever where more than 5,000 are not confirmed.
 const LETTERS_AT_ONCE: usize = 256;
+
+/// The id and the time of a message in headers of its own, so that it means the same when its dead
+/// letter is published again. Kafka knows no other id.
+const LETTER_ID: &str = "laurel-message-id";
+const LETTER_TIME: &str = "laurel-time";
 
 /// The longest time for one answer of a broker.
 pub(crate) const BROKER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -66,8 +72,9 @@ pub(crate) trait Source: Send {
     /// The next messages, in their order: none if none came for [`IDLE_TIMEOUT`].
     async fn next_batch(&mut self) -> Result<Vec<Message>, Trouble>;
 
-    /// Settles the last batch, but for the messages with these indices.
-    async fn settle(&mut self, left: &BTreeSet<usize>) -> Result<(), Trouble>;
+    /// Settles the last batch, but for the messages with these indices and, where a broker keeps
+    /// positions, for those after them. Returns how many it settles.
+    async fn settle(&mut self, left: &BTreeSet<usize>) -> Result<usize, Trouble>;
 
     /// Puts messages of the last batch aside, each as it came with the reason in headers, and
     /// returns when the broker has confirmed all of them.
@@ -109,14 +116,14 @@ impl Opening {
     /// The settings, read.
     ///
     /// # Errors
-    /// If the address of the queue is missing or none.
-    pub(crate) fn new(settings: &IngestSettings) -> Result<Self> {
+    /// If the address of the queue is missing, none, or in clear text to another machine.
+    pub(crate) fn new(settings: &IngestSettings, cleartext: &CleartextSettings) -> Result<Self> {
         let from = settings.from.as_ref().context(
             "no queue is named: expected --from, or LAUREL_INGEST_FROM, such as nats://127.0.0.1:4222/SCORES?consumer=laurel",
         )?;
         let bytes_max = usize::try_from(settings.bytes).unwrap_or(usize::MAX);
         Ok(Self {
-            address: Address::parse(from.as_str())?,
+            address: Address::parse(from.as_str(), cleartext)?,
             dead_letters: settings.dead_letters.clone(),
             batch: settings.batch,
             bytes_max,
@@ -127,10 +134,11 @@ impl Opening {
         })
     }
 
-    /// The name of the queue or the stream.
+    /// The name of the queue, the topic or the stream.
     pub(crate) fn place(&self) -> &str {
         match &self.address {
             Address::RabbitMq(address) => &address.queue,
+            Address::Kafka(address) => &address.topic,
             Address::Nats(address) => &address.stream,
         }
     }
@@ -139,6 +147,7 @@ impl Opening {
     pub(crate) async fn open(&self) -> Result<Box<dyn Source>, Trouble> {
         Ok(match &self.address {
             Address::RabbitMq(address) => Box::new(rabbitmq::RabbitMq::open(self, address).await?),
+            Address::Kafka(address) => Box::new(kafka::Kafka::open(self, address).await?),
             Address::Nats(address) => Box::new(nats::Nats::open(self, address).await?),
         })
     }
@@ -147,4 +156,9 @@ impl Opening {
 /// An error after which another connection may do.
 fn lost(error: impl Into<Error>) -> Trouble {
     Trouble::Lost(error.into())
+}
+
+/// Reads an instant in a header, in Unix milliseconds.
+fn read_time(text: &str) -> Option<i64> {
+    Some(text.parse::<jiff::Timestamp>().ok()?.as_millisecond())
 }

@@ -189,8 +189,8 @@ impl Worker {
             && self.opening.dead_letters.is_none()
         {
             let left = faults.iter().map(|letter| letter.index).collect();
-            source.settle(&left).await?;
-            self.metrics.settled.inc_by((batch.len() - left.len()) as u64);
+            let settled = source.settle(&left).await?;
+            self.metrics.settled.inc_by(settled as u64);
             return Err(Trouble::Wrong(anyhow!(
                 "message {} of {} is refused: {} ({}); --dead-letters names a place for such messages",
                 batch[first.index].position,
@@ -205,9 +205,9 @@ impl Worker {
             failpoint::hit("ingest-dead-lettered");
         }
         failpoint::hit("ingest-settling");
-        source.settle(&BTreeSet::new()).await?;
+        let settled = source.settle(&BTreeSet::new()).await?;
         failpoint::hit("ingest-settled");
-        self.metrics.settled.inc_by((batch.len() - faults.len()) as u64);
+        self.metrics.settled.inc_by(settled.saturating_sub(faults.len()) as u64);
         self.metrics.put_aside.inc_by(faults.len() as u64);
         Ok(())
     }

@@ -44,7 +44,9 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     }
     let rate = |began: Instant| count as f64 / began.elapsed().as_secs_f64();
     figures.add("scores in batches of 1,000", "1/s", "submitScores", rate(began));
-    for (kind, name) in [(Kind::Nats, "NATS"), (Kind::RabbitMq, "RabbitMQ")] {
+    let kinds =
+        [(Kind::Nats, "NATS"), (Kind::Kafka, "Kafka's mock cluster"), (Kind::RabbitMq, "RabbitMQ")];
+    for (kind, name) in kinds {
         let queue = Queue::start(kind, &deployment).await;
         let single: Vec<Sent> =
             scores(count).iter().map(|score| Sent::from(score.to_string())).collect();

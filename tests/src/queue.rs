@@ -1,5 +1,6 @@
 //! A queue of scores on a real broker, and the program that empties it.
 
+mod kafka;
 mod letters;
 
 use std::fs::File;
@@ -16,16 +17,17 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 
 use crate::deployment::Deployment;
+use crate::servers::kafka::Kafka;
 use crate::servers::nats::Nats;
 use crate::servers::program;
 use crate::servers::rabbitmq::RabbitMq;
 use crate::wait::until;
 pub use letters::Letter;
 
-/// The queue or the stream of scores.
+/// The queue, the topic or the stream of scores.
 const SCORES: &str = "SCORES";
 
-/// The queue of dead letters, or their subject.
+/// The queue or the topic of dead letters, or their subject.
 const DEAD: &str = "dead";
 
 /// How long NATS waits for an acknowledgement: short, as a test waits for what a killed consumer
@@ -35,6 +37,7 @@ const ACK_WAIT: Duration = Duration::from_secs(1);
 /// A kind of broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    Kafka,
     Nats,
     RabbitMq,
 }
@@ -57,6 +60,7 @@ impl From<String> for Sent {
 
 /// A queue of scores with a place for dead letters, on a broker of its own.
 pub enum Queue {
+    Kafka(Kafka),
     Nats(Nats),
     RabbitMq(RabbitMq),
 }
@@ -65,10 +69,12 @@ impl Queue {
     /// Starts a broker, and makes the queue.
     pub async fn start(kind: Kind, deployment: &Deployment) -> Self {
         let queue = match kind {
+            Kind::Kafka => Self::Kafka(Kafka::start(deployment.path("kafka"))),
             Kind::Nats => Self::Nats(Nats::start(deployment.path("nats"))),
             Kind::RabbitMq => Self::RabbitMq(RabbitMq::start()),
         };
         match &queue {
+            Self::Kafka(server) => kafka::create_topics(server).await,
             Self::Nats(_) => {
                 let context = queue.jetstream().await;
                 for (name, subjects) in [(SCORES, "scores.>"), ("LETTERS", DEAD)] {
@@ -105,6 +111,7 @@ impl Queue {
     /// Its address, as `--from` takes it.
     pub fn url(&self) -> String {
         match self {
+            Self::Kafka(server) => kafka::url(server),
             Self::Nats(server) => format!("{}/{SCORES}?consumer=laurel", server.url()),
             Self::RabbitMq(server) => format!("{}/%2f?queue={SCORES}", server.url()),
         }
@@ -113,6 +120,7 @@ impl Queue {
     /// Publishes messages, and waits until the broker has confirmed them.
     pub async fn publish(&self, messages: &[Sent]) {
         match self {
+            Self::Kafka(server) => kafka::publish(server, messages, None).await,
             Self::Nats(_) => {
                 let context = self.jetstream().await;
                 for chunk in messages.chunks(500) {
@@ -152,9 +160,22 @@ impl Queue {
         }
     }
 
+    /// Publishes messages in one order, of which the broker keeps several.
+    pub async fn publish_in_order(&self, messages: &[Sent]) {
+        match self {
+            Self::Kafka(server) => kafka::publish(server, messages, Some(0)).await,
+            Self::Nats(_) | Self::RabbitMq(_) => self.publish(messages).await,
+        }
+    }
+
     /// Kills the broker without warning, and starts it again.
     pub async fn kill_and_restart(&mut self) {
         match self {
+            Self::Kafka(server) => {
+                server.kill();
+                server.restart();
+                kafka::until_up(server).await;
+            }
             Self::Nats(server) => {
                 server.kill();
                 server.restart();
@@ -206,7 +227,8 @@ impl Queue {
 pub fn ingest_from(from: &str, deployment: &Deployment, to: &str, token: &str) -> Command {
     let mut command = program::command(program::INGEST);
     command
-        .args(["--from", from, "--to", to, "--dead-letters", DEAD])
+        .args(["--from", from, "--to", to])
+        .env("LAUREL_INGEST_DEAD_LETTERS", DEAD)
         .env("LAUREL_INGEST_BATCH", "100")
         .env("LAUREL_INGEST_TOKEN", token)
         .current_dir(deployment.path("."))

@@ -3,6 +3,7 @@
 pub mod built;
 pub mod certificates;
 pub mod command_counts;
+pub mod kafka;
 pub mod mariadb;
 pub mod mono;
 pub mod nats;

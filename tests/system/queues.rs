@@ -3,6 +3,7 @@
 mod crashes;
 mod formats;
 mod game;
+mod kafka;
 mod operations;
 mod rabbitmq;
 mod refusals;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::tree::{SourceFile, files, report};
 
 /// Packages, each with the crates that may list it as a dependency.
-const USERS: [(&str, &[&str]); 18] = [
+const USERS: [(&str, &[&str]); 19] = [
     ("async-graphql", &["api"]),
     ("async-graphql-axum", &["api"]),
     ("async-graphql-value", &["api"]),
@@ -19,6 +19,7 @@ const USERS: [(&str, &[&str]); 18] = [
     ("opentelemetry-proto", &["api", "tests"]),
     ("opentelemetry_sdk", &["api"]),
     ("polars", &["analytics"]),
+    ("rdkafka", &["ingest", "tests"]),
     ("redis", &["ranking", "tests"]),
     ("sea-orm", &["entity", "engine", "api", "analytics", "tests"]),
     ("sqlx", &["engine"]),

@@ -19,7 +19,7 @@ pub const INGEST: &str = "laurel-ingest";
 /// `laurel-analytics` those of the batch jobs.
 #[derive(Debug, Subcommand)]
 pub enum BatchCommand {
-    /// Takes scores from a queue of RabbitMQ or a stream of NATS JetStream.
+    /// Takes scores from a queue of RabbitMQ, a topic of Kafka or a stream of NATS JetStream.
     Ingest(Passed),
     /// Takes events from a CSV, NDJSON or Parquet file.
     Import(Passed),

@@ -22,9 +22,11 @@ pub const INGEST_BYTES_MAX: u64 = 16 << 30;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Ingest")]
 pub struct IngestSettings {
-    /// The queue: amqp:// or amqps://USER:PASSWORD@HOST/VHOST?queue=QUEUE for RabbitMQ; nats:// or
+    /// The queue: amqp:// or amqps://USER:PASSWORD@HOST/VHOST?queue=QUEUE for RabbitMQ; kafka:// or
+    /// kafkas://HOST:9092,HOST:9092/TOPIC?group=GROUP for Kafka; nats:// or
     /// tls://HOST:4222/STREAM?consumer=NAME for NATS JetStream, with subject=FILTER and
-    /// credentials=FILE if need be.
+    /// credentials=FILE if need be. The way there is encrypted or does not leave this machine,
+    /// unless LAUREL_ALLOW_CLEARTEXT is true.
     #[arg(long, env = "LAUREL_INGEST_FROM", hide_env_values = true, value_name = "URL")]
     pub from: Option<Secret>,
     /// The server that takes the scores. The way there is encrypted or does not leave this machine,
@@ -50,15 +52,15 @@ pub struct IngestSettings {
     /// A file that has the access token. It is read again when the server refuses the token.
     #[arg(long, env = "LAUREL_INGEST_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// The place for messages that are refused: a queue of RabbitMQ, or a subject that a stream of
-    /// NATS keeps. Without it the program stops at the first one.
+    /// The place for messages that are refused: a queue of RabbitMQ, a topic of Kafka, or a subject
+    /// that a stream of NATS keeps. Without it the program stops at the first one.
     #[arg(long, env = "LAUREL_INGEST_DEAD_LETTERS", value_name = "NAME")]
     pub dead_letters: Option<String>,
     /// The board of messages that name none.
     #[arg(long, env = "LAUREL_INGEST_BOARD", value_name = "SLUG")]
     pub board: Option<String>,
-    /// The form of routing keys or subjects that name the board, such as "scores.{board}", for
-    /// messages that name none.
+    /// The form of routing keys, topics or subjects that name the board, such as "scores.{board}",
+    /// for messages that name none.
     #[arg(
         long,
         env = "LAUREL_INGEST_BOARD_TEMPLATE",

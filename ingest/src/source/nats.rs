@@ -19,10 +19,10 @@ use async_trait::async_trait;
 use futures::{Future, StreamExt};
 use tokio::time::{Instant, timeout};
 
-use super::address::NatsAddress;
+use super::address::{NatsAddress, decoded};
 use super::{
-    BROKER_TIMEOUT, DeadLetter, IDLE_TIMEOUT, KEEP_INTERVAL, LETTERS_AT_ONCE, Lag, Opening, Source,
-    Trouble, lost,
+    BROKER_TIMEOUT, DeadLetter, IDLE_TIMEOUT, KEEP_INTERVAL, LETTER_ID, LETTER_TIME,
+    LETTERS_AT_ONCE, Lag, Opening, Source, Trouble, lost, read_time,
 };
 use crate::message::Message;
 pub(crate) use consumer::Floor;
@@ -32,11 +32,6 @@ const CLOUD_EVENT: &str = "ce-";
 
 /// The header of the id that a producer gave a message.
 const MESSAGE_ID: &str = "nats-msg-id";
-
-/// The id and the time of a message in the headers of its dead letter, so that it means the same
-/// when it is published again.
-const LETTER_ID: &str = "laurel-message-id";
-const LETTER_TIME: &str = "laurel-time";
 
 /// The server's words where the next message has more bytes than a request has left.
 const TOO_LONG: &str = "Message Size Exceeds MaxBytes";
@@ -66,6 +61,9 @@ impl Nats {
         let mut options = ConnectOptions::new().name("laurel-ingest");
         if let Some(ca) = &opening.ca {
             options = options.add_root_certificates(ca.clone());
+        }
+        if !address.may_go_elsewhere {
+            options = options.ignore_discovered_servers();
         }
         if let Some(file) = &address.credentials {
             let with = options.credentials_file(file).await;
@@ -153,15 +151,17 @@ impl Source for Nats {
         self.deliveries.iter().map(message).collect()
     }
 
-    async fn settle(&mut self, left: &BTreeSet<usize>) -> Result<(), Trouble> {
+    async fn settle(&mut self, left: &BTreeSet<usize>) -> Result<usize, Trouble> {
         for (index, delivery) in self.deliveries.iter().enumerate() {
             if !left.contains(&index) {
                 delivery.ack().await.map_err(|error| lost(anyhow!("{error}")))?;
             }
         }
+        let settled = self.deliveries.len() - left.len();
         self.deliveries.clear();
         let flushed = timeout(BROKER_TIMEOUT, self.client.flush()).await;
-        flushed.map_err(|_| lost(anyhow!("NATS does not answer")))?.map_err(lost)
+        flushed.map_err(|_| lost(anyhow!("NATS does not answer")))?.map_err(lost)?;
+        Ok(settled)
     }
 
     async fn put_aside(
@@ -258,31 +258,12 @@ fn read_headers(headers: &HeaderMap, message: &mut Message) {
     let get = |name: &str| told.get(name).map(|value| (*value).to_owned());
     message.content_type = get("content-type");
     message.id = get(LETTER_ID).or_else(|| get(MESSAGE_ID));
-    let at = told.get(LETTER_TIME).and_then(|at| at.parse::<jiff::Timestamp>().ok());
-    message.at_ms = at.map(jiff::Timestamp::as_millisecond).or(message.at_ms);
+    message.at_ms = told.get(LETTER_TIME).and_then(|at| read_time(at)).or(message.at_ms);
     for (name, value) in told {
         if let Some(attribute) = name.strip_prefix(CLOUD_EVENT) {
             message.attributes.insert(attribute.to_owned(), decoded(value));
         }
     }
-}
-
-/// A value in which other characters than plain ones stand as %XX, as CloudEvents has it.
-fn decoded(value: &str) -> String {
-    let (mut bytes, mut rest) = (vec![], value.as_bytes());
-    while let [first, after @ ..] = rest {
-        let hex = |digit: u8| char::from(digit).to_digit(16);
-        rest = after;
-        match (first, after) {
-            (b'%', [high, low, after @ ..]) if hex(*high).is_some() && hex(*low).is_some() => {
-                let digits = (hex(*high).unwrap_or_default(), hex(*low).unwrap_or_default());
-                bytes.push((digits.0 * 16 + digits.1) as u8);
-                rest = after;
-            }
-            _ => bytes.push(*first),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -321,14 +302,5 @@ mod tests {
         let mut message = Message { at_ms: Some(7), ..Message::default() };
         read_headers(&headers, &mut message);
         assert_eq!((message.id.as_deref(), message.at_ms), (Some("n"), Some(7)));
-    }
-
-    #[test]
-    fn an_attribute_may_be_percent_encoded() {
-        for (value, said) in
-            [("/game/1", "/game/1"), ("%C3%A4%20b", "ä b"), ("100%", "100%"), ("%zz%4", "%zz%4")]
-        {
-            assert_eq!(decoded(value), said);
-        }
     }
 }

@@ -246,12 +246,13 @@ impl Source for RabbitMq {
         Ok(batch)
     }
 
-    async fn settle(&mut self, left: &BTreeSet<usize>) -> Result<(), Trouble> {
+    async fn settle(&mut self, left: &BTreeSet<usize>) -> Result<usize, Trouble> {
         let tags = self.deliveries.iter().map(|delivery| delivery.delivery_tag).enumerate();
         let settled: Vec<u64> =
             tags.filter(|(index, _)| !left.contains(index)).map(|(_, tag)| tag).collect();
+        let count = settled.len();
         if left.is_empty() {
-            let Some(&last) = settled.last() else { return Ok(()) };
+            let Some(&last) = settled.last() else { return Ok(0) };
             // Everything before it belongs to this batch or is settled.
             let options = BasicAckOptions { multiple: true };
             self.channel.basic_ack(last, options).await.map_err(lost)?;
@@ -262,7 +263,7 @@ impl Source for RabbitMq {
             }
         }
         self.release();
-        Ok(())
+        Ok(count)
     }
 
     async fn put_aside(

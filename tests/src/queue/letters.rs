@@ -4,7 +4,7 @@ use futures::StreamExt;
 use lapin::options::{BasicAckOptions, BasicGetOptions};
 use lapin::types::AMQPValue;
 
-use super::{DEAD, Queue};
+use super::{DEAD, Queue, kafka};
 
 /// A message that was put aside.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,9 +17,10 @@ pub struct Letter {
 }
 
 impl Queue {
-    /// Takes all dead letters.
+    /// Takes all dead letters. Those of Kafka stay.
     pub async fn letters(&self) -> Vec<Letter> {
         let mut letters = match self {
+            Self::Kafka(server) => kafka::letters(server),
             Self::Nats(_) => self.of_nats().await,
             Self::RabbitMq(_) => self.of_rabbitmq().await,
         };

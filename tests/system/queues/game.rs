@@ -18,16 +18,22 @@ const POISON: usize = 50;
 const TOP: &str =
     "{ board(slug: \"b\") { standings { top(first: 100) { nodes { score member { key } } } } } }";
 
-/// The brokers that tests run on: all with `make test-brokers`, else the one that starts in a
-/// moment.
+/// The brokers that tests run on: all with `make test-brokers`, Kafka alone with `make test-kafka`,
+/// else those that start in a moment.
 pub(super) fn kinds() -> Vec<Kind> {
-    match is_wanted() {
-        true => vec![Kind::Nats, Kind::RabbitMq],
-        false => vec![Kind::Nats],
+    match (has_tansu(), is_wanted()) {
+        (true, _) => vec![Kind::Kafka],
+        (false, true) => vec![Kind::Nats, Kind::Kafka, Kind::RabbitMq],
+        (false, false) => vec![Kind::Nats, Kind::Kafka],
     }
 }
 
-/// True with `make test-brokers`; says otherwise that its test does not run.
+/// True with `make test-kafka`: the broker is tansu, not the mock cluster.
+pub(super) fn has_tansu() -> bool {
+    std::env::var_os("LAUREL_TEST_TANSU").is_some()
+}
+
+/// True with `make test-brokers` or `make test-kafka`; says otherwise that its test does not run.
 pub(super) fn is_wanted() -> bool {
     let is_wanted = std::env::var("LAUREL_TEST_BROKERS").is_ok_and(|value| value == "1");
     if !is_wanted {

@@ -42,4 +42,14 @@ impl Operations {
         })
         .await;
     }
+
+    /// Waits until a metric has at least a value.
+    pub(super) async fn until_metric(&self, name: &str, value: usize) {
+        until(name, async || {
+            let (_, metrics) = self.get("/metrics").await?;
+            let found = metrics.lines().find_map(|line| line.strip_prefix(name))?;
+            (found.trim().parse::<usize>().ok()? >= value).then_some(())
+        })
+        .await;
+    }
 }

@@ -9,9 +9,9 @@ use async_nats::jetstream::context::{GetStreamByNameErrorKind, GetStreamErrorKin
 use async_nats::jetstream::{Context, Message as Delivery};
 use hyper::body::Bytes;
 
-use super::super::{DeadLetter, Trouble, lost};
-use super::{LETTER_ID, LETTER_TIME, NatsAddress, trouble};
-use crate::format::shortened;
+use super::super::{DeadLetter, LETTER_ID, LETTER_TIME, Trouble, lost};
+use super::{NatsAddress, trouble};
+use crate::format::{instant, shortened};
 use crate::message::Message;
 
 /// The prefix of headers that are commands to a stream.
@@ -166,10 +166,6 @@ fn length(headers: &HeaderMap) -> usize {
         values.iter().map(move |value| name.len() + value.as_str().len() + ": \r\n".len())
     });
     "NATS/1.0\r\n\r\n".len() + pairs.sum::<usize>()
-}
-
-fn instant(at_ms: i64) -> Option<String> {
-    Some(format!("{:.3}", jiff::Timestamp::from_millisecond(at_ms).ok()?))
 }
 
 #[cfg(test)]

@@ -1,0 +1,105 @@
+//! A topic of scores on a Kafka: messages to it, and dead letters from another topic.
+
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
+use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+use super::{DEAD, Letter, SCORES, Sent};
+use crate::servers::kafka::Kafka;
+use crate::wait::until;
+
+/// The partitions of the topic of scores.
+const PARTITIONS: i32 = 4;
+
+/// The longest message of a test, in bytes.
+const MESSAGE_BYTES_MAX: &str = "4194304";
+
+/// The longest wait for a broker.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The session of a member: short, as a test waits for the partitions of a killed one.
+const SESSION_MS: u32 = 3000;
+
+/// Makes the topics.
+pub(super) async fn create_topics(server: &Kafka) {
+    server.create_topic(SCORES, PARTITIONS).await;
+    server.create_topic(DEAD, 1).await;
+}
+
+/// The address of the topic, as `--from` takes it.
+pub(super) fn url(server: &Kafka) -> String {
+    let servers = server.servers();
+    format!("kafka://{servers}/{SCORES}?group=laurel&session.timeout.ms={SESSION_MS}")
+}
+
+/// Publishes messages in one partition or in any, and waits until the broker has confirmed them.
+pub(super) async fn publish(server: &Kafka, messages: &[Sent], partition: Option<i32>) {
+    let producer: FutureProducer = config(server)
+        .set("acks", "all")
+        .set("message.max.bytes", MESSAGE_BYTES_MAX)
+        .create()
+        .unwrap();
+    let sent = messages.iter().map(|message| {
+        let mut headers = OwnedHeaders::new();
+        if let Some(kind) = message.content_type {
+            headers = headers.insert(Header { key: "content-type", value: Some(kind) });
+        }
+        for (name, value) in &message.attributes {
+            let key = format!("ce_{name}");
+            headers = headers.insert(Header { key: &key, value: Some(value.as_str()) });
+        }
+        let mut record: FutureRecord<'_, (), str> =
+            FutureRecord::to(SCORES).payload(message.payload.as_str()).headers(headers);
+        record.partition = partition;
+        producer.send(record, TIMEOUT)
+    });
+    try_join_all(sent).await.unwrap();
+}
+
+/// Waits until the brokers answer.
+pub(super) async fn until_up(server: &Kafka) {
+    until("Kafka answers", async || {
+        let consumer: BaseConsumer = config(server).create().unwrap();
+        consumer.fetch_metadata(Some(SCORES), Duration::from_secs(1)).ok()
+    })
+    .await;
+}
+
+/// All dead letters.
+pub(super) fn letters(server: &Kafka) -> Vec<Letter> {
+    let consumer: BaseConsumer = config(server).set("group.id", "reader").create().unwrap();
+    let (low, high) = consumer.fetch_watermarks(DEAD, 0, TIMEOUT).unwrap();
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(DEAD, 0, Offset::Offset(low)).unwrap();
+    consumer.assign(&list).unwrap();
+    let mut letters = vec![];
+    while letters.len() < usize::try_from(high - low).unwrap() {
+        let message = consumer.poll(TIMEOUT).expect("the letters are there").unwrap();
+        let find = |name: &str| {
+            let headers = message.headers().unwrap();
+            let mut found = headers.iter().filter(|header| header.key == name);
+            let value = found.next().and_then(|header| header.value);
+            assert!(found.next().is_none(), "{name} is there twice");
+            value.map(|value| String::from_utf8_lossy(value).into_owned())
+        };
+        letters.push(Letter {
+            payload: String::from_utf8_lossy(message.payload().unwrap_or_default()).into_owned(),
+            code: find("laurel-code").unwrap(),
+            reason: find("laurel-reason").unwrap(),
+            cut: find("laurel-cut"),
+        });
+        assert_eq!(find("laurel-source").as_deref(), Some(SCORES));
+        let position = find("laurel-position").unwrap();
+        let (partition, offset) = position.split_once('/').unwrap();
+        assert!(partition.parse::<i32>().is_ok() && offset.parse::<i64>().is_ok(), "{position}");
+    }
+    letters
+}
+
+fn config(server: &Kafka) -> ClientConfig {
+    ClientConfig::new().set("bootstrap.servers", server.servers()).to_owned()
+}
