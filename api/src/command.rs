@@ -22,7 +22,7 @@ use engine::deployment::Deployment;
 use engine::settings::stores::Missing;
 use engine::settings::{
     DailyDiffSettings, HttpSettings, LogSettings, Parsed, RetentionSettings, ServeSettings,
-    SqlSettings, StoreArguments,
+    SqlSettings, StoreArguments, WebhookSettings,
 };
 use sea_orm::DatabaseConnection;
 
@@ -108,6 +108,8 @@ struct WorkerArguments {
     daily_diff: DailyDiffSettings,
     #[command(flatten)]
     retention: RetentionSettings,
+    #[command(flatten)]
+    webhooks: WebhookSettings,
     #[command(flatten)]
     stores: StoreArguments,
 }

@@ -8,6 +8,7 @@
 mod connections;
 pub mod live;
 mod stores;
+mod webhooks;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -29,6 +30,7 @@ use crate::health::Health;
 use connections::Connections;
 use live::Live;
 use stores::Stores;
+use webhooks::Webhooks;
 
 /// The metrics of this process.
 pub static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::new);
@@ -64,6 +66,8 @@ pub struct Metrics {
     pub connections: Connections,
     /// Subscriptions.
     pub live: Live,
+    /// Deliveries to webhooks.
+    pub webhooks: Webhooks,
     /// The points of the requests that are executed now.
     pub points_under_way: Gauge,
     /// The requests that wait to be executed.
@@ -190,6 +194,7 @@ impl Metrics {
             pages: of_cache("pages"),
             connections: Connections::new(&mut registry),
             live: Live::new(&mut registry),
+            webhooks: Webhooks::new(&mut registry),
             points_under_way,
             requests_waiting,
             errors: ErrorCode::items()

@@ -16,6 +16,7 @@ pub mod server;
 pub mod sql;
 pub mod stores;
 pub mod submissions;
+pub mod webhooks;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -35,6 +36,7 @@ pub use server::{CacheSettings, DailyDiffSettings, DiffAt, Friendships, HttpSett
 pub use sql::{CleartextSettings, PoolSettings, SqlSettings};
 pub use stores::Settings;
 pub use submissions::SubmissionSettings;
+pub use webhooks::WebhookSettings;
 
 /// The arguments of a command that opens all stores.
 #[derive(Debug, Args)]
@@ -70,6 +72,8 @@ pub struct ServeSettings {
     pub daily_diff: DailyDiffSettings,
     #[command(flatten)]
     pub retention: RetentionSettings,
+    #[command(flatten)]
+    pub webhooks: WebhookSettings,
 }
 
 /// Every setting of every command. The ones without a help heading come first: clap would give them
