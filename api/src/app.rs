@@ -20,6 +20,7 @@ use crate::health::Health;
 use crate::live::Live;
 use crate::submit::committer::Committers;
 use crate::visibility::Visibilities;
+use crate::webhook::receiver::Receivers;
 use engine::settings::{CacheSettings, Friendships, MembersFor, PoolSettings, SubmissionSettings};
 
 /// How long a read waits for a level partition, a rolled window, or a board that moves.
@@ -66,6 +67,8 @@ pub struct App {
     pub standings_per_submission: u64,
     /// Members whose scores this process accepted a moment ago.
     pub recent_members: RecentMembers,
+    /// The receivers of webhooks that are allowed.
+    pub(crate) receivers: Receivers,
     /// Members' last known attributes, used while SQL is unavailable.
     pub last_attributes: Cache<String, Arc<Attributes>>,
 }
@@ -73,7 +76,7 @@ pub struct App {
 impl App {
     /// Builds the state, with empty caches.
     pub fn new(
-        (deployment, health): (Deployment, Arc<Health>),
+        (deployment, health, receivers): (Deployment, Arc<Health>, Receivers),
         committers: Committers,
         (public_reads, members, friendships): (bool, MembersFor, Friendships),
         players: Option<Players>,
@@ -105,6 +108,7 @@ impl App {
             private_boards: PrivateBoards::default(),
             standings_per_submission: submissions.standings_per_submission,
             recent_members: RecentMembers::default(),
+            receivers,
             last_attributes: Cache::new(LAST_ATTRIBUTES_MAX),
             health,
         }

@@ -22,7 +22,7 @@ use engine::deployment::Deployment;
 use engine::settings::stores::Missing;
 use engine::settings::{
     DailyDiffSettings, HttpSettings, LogSettings, Parsed, RetentionSettings, ServeSettings,
-    SqlSettings, StoreArguments, TraceSettings,
+    SqlSettings, StoreArguments, TraceSettings, WebhookSettings,
 };
 use sea_orm::DatabaseConnection;
 
@@ -110,6 +110,8 @@ struct WorkerArguments {
     retention: RetentionSettings,
     #[command(flatten)]
     traces: TraceSettings,
+    #[command(flatten)]
+    webhooks: WebhookSettings,
     #[command(flatten)]
     stores: StoreArguments,
 }

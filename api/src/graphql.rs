@@ -19,6 +19,7 @@ pub mod submission;
 pub mod subscription;
 pub mod token;
 pub(crate) mod types;
+pub mod webhook;
 
 use async_graphql::connection::EmptyFields;
 use async_graphql::{SDLExportOptions, Schema, SchemaBuilder, ValidationMode};
@@ -45,6 +46,7 @@ use standings::period::{Period, PeriodTotal};
 use subscription::Subscription;
 use token::AccessToken;
 use types::connection::Connection;
+use webhook::Webhook;
 
 /// Laurel's schema.
 pub type LaurelSchema = Schema<Query, Mutation, Subscription>;
@@ -83,7 +85,7 @@ impl Schemas {
 
 /// The schema to be. async-graphql's connections describe their fields, but not themselves.
 fn builder() -> SchemaBuilder<Query, Mutation, Subscription> {
-    Schema::build(Query, Mutation, Subscription)
+    Schema::build(Query, Mutation::default(), Subscription)
         .override_output_type_description::<Connection<AccessToken, EmptyFields>>(
             "A page of access tokens.",
         )
@@ -124,4 +126,5 @@ fn builder() -> SchemaBuilder<Query, Mutation, Subscription> {
         .override_output_type_description::<Connection<Standings, EmptyFields>>(
             "A page of the standings of segments.",
         )
+        .override_output_type_description::<Connection<Webhook, EmptyFields>>("A page of webhooks.")
 }

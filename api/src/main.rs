@@ -10,6 +10,7 @@
 //! | [`loader`] | the look-ups of one request, batched |
 //! | [`cache`] | pages, answers, boards, friends and members kept for a moment |
 //! | [`background`] | the log into SQL, recovery, upkeep; the daily diff |
+//! | [`webhook`] | receivers of events, messages and their signatures |
 //! | [`access`] | access tokens |
 //! | [`health`] | the stores, asked in the background: is SQL away, which partition is behind |
 //! | [`metrics`] | counters, histograms and gauges |
@@ -37,6 +38,7 @@ mod metrics;
 mod submit;
 mod traces;
 mod visibility;
+mod webhook;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -8,6 +8,7 @@
 mod connections;
 pub mod live;
 mod stores;
+mod webhooks;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -29,6 +30,7 @@ use crate::health::Health;
 use connections::Connections;
 use live::Live;
 use stores::Stores;
+use webhooks::Webhooks;
 
 /// The metrics of this process.
 pub static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::new);
@@ -66,6 +68,8 @@ pub struct Metrics {
     pub live: Live,
     /// Spans of traces.
     pub spans: Spans,
+    /// Deliveries to webhooks.
+    pub webhooks: Webhooks,
     /// The points of the requests that are executed now.
     pub points_under_way: Gauge,
     /// The requests that wait to be executed.
@@ -210,6 +214,7 @@ impl Metrics {
             connections: Connections::new(&mut registry),
             live: Live::new(&mut registry),
             spans: Spans::new(&mut registry),
+            webhooks: Webhooks::new(&mut registry),
             points_under_way,
             requests_waiting,
             errors: ErrorCode::items()

@@ -18,6 +18,7 @@
 use ranking::board::Board;
 use ranking::commit::EventPlace;
 use ranking::id::MemberId;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::deployment::Deployment;
@@ -32,6 +33,7 @@ use entity::deployment::clock::sql_now_ms;
 use entity::error::{Error, Result};
 use entity::member::ban::{self, BOARDS_MAX, EVERYWHERE, Model, Step, Terms, removal};
 use entity::member::quarantine;
+use entity::webhook::outbox::Notice;
 
 /// The removals of one SELECT.
 const REMOVALS_MAX: u64 = 100;
@@ -75,7 +77,8 @@ pub async fn ban(
             .into());
         }
         let next = row.changed(&all, &[], sql_now_ms(db).await?);
-        if !ban::replace(db, &row, &next).await? {
+        let told = notices(deployment, &next, "BANNED", std::slice::from_ref(&terms)).await?;
+        if !ban::replace_told(db, (&row, &next), &told).await? {
             continue;
         }
         // A merge may have been recorded at the same time.
@@ -84,7 +87,8 @@ pub async fn ban(
             let is_new = before.iter().all(|known| known.board != terms.board);
             let lifted = if is_new { vec![terms] } else { vec![] };
             let back = next.changed(&before, &lifted, sql_now_ms(db).await?);
-            if ban::replace(db, &next, &back).await? {
+            let told = notices(deployment, &back, "BAN_LIFTED", &lifted).await?;
+            if ban::replace_told(db, (&next, &back), &told).await? {
                 go_on(deployment, back, deadline).await?;
             }
             return Err(refusal);
@@ -114,10 +118,33 @@ pub async fn lift(
             return Ok(Changed::Nothing);
         }
         let next = row.changed(&left, &lifted, sql_now_ms(db).await?);
-        if ban::replace(db, &row, &next).await? {
+        let told = notices(deployment, &next, "BAN_LIFTED", &lifted).await?;
+        if ban::replace_told(db, (&row, &next), &told).await? {
             return go_on(deployment, next, deadline).await;
         }
     }
+}
+
+/// The events that tell of bans which a row's next one has or no longer has.
+async fn notices(
+    deployment: &Deployment,
+    next: &Model,
+    change: &str,
+    terms: &[Terms],
+) -> Result<Vec<Notice>> {
+    let numbers: Vec<i64> = terms.iter().map(|terms| terms.board).collect();
+    let boards = board::of_numbers(&deployment.db, &numbers).await?;
+    let notice = |terms: &Terms| {
+        let board = boards.iter().find(|board| board.no == terms.board);
+        let more = json!({
+            "board": board.map(|board| &board.slug),
+            "shadow": terms.shadow,
+            "reason": terms.reason,
+        });
+        let told = Notice::of_member(&next.member, change, more, next.changed_at_ms);
+        Notice { board_no: board.map(|board| board.no), ..told }
+    };
+    Ok(terms.iter().map(notice).collect())
 }
 
 /// Goes on with changes whose processes may have ended.
@@ -180,6 +207,7 @@ async fn go_on(deployment: &Deployment, mut row: Model, deadline: Instant) -> Re
     let db = &deployment.db;
     let mut refused = None;
     loop {
+        let mut told = vec![];
         let done = match row.step {
             Step::Settled => return refused.map_or(Ok(Changed::Done), Err),
             Step::Changing => change(deployment, &row, deadline).await,
@@ -197,12 +225,14 @@ async fn go_on(deployment: &Deployment, mut row: Model, deadline: Instant) -> Re
                 if row.step != Step::Changing || lifted.is_empty() {
                     return Err(error);
                 }
-                terms.extend(lifted);
+                terms.extend(lifted.iter().cloned());
                 refused = Some(error);
-                row.changed(&terms, &[], sql_now_ms(db).await?)
+                let next = row.changed(&terms, &[], sql_now_ms(db).await?);
+                told = notices(deployment, &next, "BANNED", &lifted).await?;
+                next
             }
         };
-        ban::replace(db, &row, &next).await?;
+        ban::replace_told(db, (&row, &next), &told).await?;
         failpoint::hit("ban-advanced");
         let now = ban::of(db, &row.member).await?;
         row = now.ok_or_else(|| Error::Overtaken("the bans of a member are gone".into()))?;

@@ -10,7 +10,7 @@
 //! not: jobs change data only by commits that name the head that they were folded onto. REBUILD and
 //! RESTORE both rebuild a board's standings, and share one lease.
 
-pub(crate) mod holder;
+pub mod holder;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -22,6 +22,7 @@ use entity::board;
 use entity::error::Result;
 use entity::history::event_ids;
 use entity::member::quarantine::{self, Model, OPEN, State};
+use entity::sql::begin;
 
 /// The most scores of one release, and of one commit.
 pub const RELEASED_MAX: usize = 1000;
@@ -124,7 +125,9 @@ async fn release_on(
     };
     let counting = those(|outcome| matches!(outcome, Released::Done | Released::Before));
     let releasing: &[State] = &[State::Releasing];
-    quarantine::advance(db, &counting, (releasing, State::Released), Some(now_ms)).await?;
+    let transaction = begin(db).await?;
+    quarantine::decide(&transaction, &counting, (releasing, State::Released), now_ms).await?;
+    transaction.commit().await?;
     let refused = those(|outcome| matches!(outcome, Released::Refused(_)));
     quarantine::advance(db, &refused, (releasing, State::Held), None).await?;
     Ok(outcomes)

@@ -17,6 +17,7 @@ pub mod sql;
 pub mod stores;
 pub mod submissions;
 pub mod traces;
+pub mod webhooks;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -37,6 +38,7 @@ pub use sql::{CleartextSettings, PoolSettings, SqlSettings};
 pub use stores::Settings;
 pub use submissions::SubmissionSettings;
 pub use traces::TraceSettings;
+pub use webhooks::WebhookSettings;
 
 /// The arguments of a command that opens all stores.
 #[derive(Debug, Args)]
@@ -74,6 +76,8 @@ pub struct ServeSettings {
     pub retention: RetentionSettings,
     #[command(flatten)]
     pub traces: TraceSettings,
+    #[command(flatten)]
+    pub webhooks: WebhookSettings,
 }
 
 /// Every setting of every command. The ones without a help heading come first: clap would give them

@@ -110,6 +110,11 @@ impl Act {
         }
     }
 
+    /// The time of its beginning, in Unix milliseconds.
+    pub fn at_ms(&self) -> i64 {
+        self.at_ms
+    }
+
     /// The act on a board.
     #[must_use]
     pub fn on(self, board: &board::Model) -> Self {

@@ -11,6 +11,7 @@
 //! | [`archive`] | files of archived events, their sums and their metadata |
 //! | [`integrity`] | runs of the integrity diff, findings and proofs |
 //! | [`job`] | batch jobs, and work that runs once a day |
+//! | [`webhook`] | receivers of events, how far each has been told, and what waits for it |
 //! | [`audit`] | the acts of administrators and moderators |
 //! | [`sql`] | statements of many tables; rows read in blocks, and deleted in chunks or by age |
 //!
@@ -39,6 +40,7 @@ pub mod job;
 pub mod member;
 pub mod sql;
 pub mod standings;
+pub mod webhook;
 
 pub use error::{Error, Result};
 

@@ -25,4 +25,5 @@ mod read;
 mod stores;
 mod submit;
 mod tools;
+mod webhooks;
 mod windows;

@@ -19,6 +19,7 @@ use crate::background::checkpoints;
 use crate::background::daily_diff::Daily;
 use crate::background::erased_files;
 use crate::background::retention;
+use crate::background::webhooks::{self, Delivery};
 use crate::health::Health;
 
 /// The longest time of one round of upkeep. Each step of it goes on where it stopped.
@@ -41,6 +42,16 @@ const PURGE_AFTER_MS: i64 = 20_000;
 /// How long after a failed seal upkeep tries again, in milliseconds.
 const SEAL_AGAIN_MS: i64 = 10_000;
 
+/// The parts of the background work that settings make.
+pub struct Plan {
+    /// The daily diff.
+    pub daily: Daily,
+    /// How long rows are kept that only tell what happened.
+    pub retained: RetentionSettings,
+    /// Deliveries to webhooks; none by a process that delivers nothing.
+    pub(crate) delivery: Option<Delivery>,
+}
+
 /// Signals to the persister of this process.
 #[derive(Debug, Default)]
 pub struct Signals {
@@ -55,8 +66,7 @@ pub async fn work(
     deployment: Deployment,
     health: Arc<Health>,
     signals: Arc<Signals>,
-    daily: Daily,
-    retained: RetentionSettings,
+    Plan { daily, retained, delivery }: Plan,
     stop: watch::Receiver<bool>,
 ) {
     let agenda = Arc::new(Agenda::default());
@@ -76,6 +86,11 @@ pub async fn work(
         upkeep(&deployment, &agenda, told(), |deployment, agenda| {
             roll(deployment, agenda).boxed()
         }),
+        upkeep(&deployment, &agenda, told(), |deployment, agenda| {
+            let now_ms = deployment.clock.now_ms();
+            engine::webhook::tell_ended(deployment, agenda, now_ms).boxed()
+        }),
+        webhooks::work(&deployment, delivery.as_ref(), &agenda, stop.clone()),
     );
     let now_ms = deployment.clock.now_ms();
     let ended = job::end_own(&deployment.db, "its server was stopped", now_ms);

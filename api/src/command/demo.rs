@@ -33,7 +33,7 @@ use serde::Deserialize;
 use super::worker::{PROBE_TIMEOUT, Working};
 use super::{connect, open};
 use crate::background::daily_diff::Daily;
-use crate::background::worker::Signals;
+use crate::background::worker::{Plan, Signals};
 use crate::health::Health;
 use crate::submit::committer::Committers;
 
@@ -78,8 +78,9 @@ pub async fn run(arguments: StoreArguments) -> Result<()> {
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals, BATCHES_BYTES);
     let health = Health::start(&deployment, PROBE_TIMEOUT);
-    let (daily, retention) = (Daily::default(), RetentionSettings::default());
-    let working = Working::start(&deployment, &health, &signals, daily, retention);
+    let plan =
+        Plan { daily: Daily::default(), retained: RetentionSettings::default(), delivery: None };
+    let working = Working::start(&deployment, &health, &signals, plan);
     println!("loading the demo boards: real commits of nine open-source projects …");
     let began = std::time::Instant::now();
     let loaded = tokio::select! {

@@ -24,13 +24,15 @@ use crate::access::jwt::Players;
 use crate::app::{App, SharedApp};
 use crate::background::daily_diff::Daily;
 use crate::background::watch::Watch;
-use crate::background::worker::Signals;
+use crate::background::webhooks::Delivery;
+use crate::background::worker::{Plan, Signals};
 use crate::health::Health;
 use crate::http::serving::tls::Certificates;
 use crate::http::serving::{Listeners, Serving};
 use crate::http::sockets::Most;
 use crate::submit::committer::Committers;
 use crate::traces::{Exporter, Traces};
+use crate::webhook::receiver::Receivers;
 use crate::{graphql, http};
 
 /// The time that requests may take to end when the process stops.
@@ -97,8 +99,9 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
         submissions,
         caches,
         daily_diff,
-        retention,
+        retention: retained,
         traces,
+        webhooks,
     } = serve;
     let traces = Traces::new(&traces, &stores.settings.sql.cleartext, "laurel")?;
     stores.log.start_beside("info", traces.as_ref().map(Traces::layer))?;
@@ -113,9 +116,13 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
     };
     let certificates = Certificates::load(&connections)?;
     let players = Players::load(&jwt).await?;
-    let daily = match settings.no_workers {
+    let receivers = Receivers::new(&webhooks, stores.settings.sql.cleartext.allow_cleartext)?;
+    let plan = match settings.no_workers {
         true => None,
-        false => Some(Daily::new(&daily_diff, environment)?),
+        false => {
+            let delivery = Some(Delivery { receivers: receivers.clone(), settings: webhooks });
+            Some(Plan { daily: Daily::new(&daily_diff, environment)?, retained, delivery })
+        }
     };
     let db = connect(&stores, Missing::Create).await?;
     let listeners = Listeners {
@@ -133,9 +140,8 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals, submissions.submissions_bytes);
     let watch = Watch::start(&deployment);
-    let working =
-        daily.map(|daily| Working::start(&deployment, &health, &signals, daily, retention));
-    let of_app = (deployment.clone(), health.clone());
+    let working = plan.map(|plan| Working::start(&deployment, &health, &signals, plan));
+    let of_app = (deployment.clone(), health.clone(), receivers);
     let open = (settings.public_reads, settings.members, settings.friendships);
     let app = App::new(of_app, committers, open, players, &pools, &submissions, &caches);
     if !app.visibilities.wait(VISIBILITY_WAIT).await {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::Result;
 use engine::deployment::Deployment;
 use engine::process::StopSignals;
-use engine::settings::RetentionSettings;
 use engine::settings::stores::Missing;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -16,9 +15,11 @@ use tokio::time::timeout;
 use super::{WorkerArguments, connect, open};
 use crate::background::daily_diff::Daily;
 use crate::background::watch::Watch;
-use crate::background::worker::{self, Signals};
+use crate::background::webhooks::Delivery;
+use crate::background::worker::{self, Plan, Signals};
 use crate::health::Health;
 use crate::traces::{Exporter, Traces};
+use crate::webhook::receiver::Receivers;
 
 /// The time that the rest of the log may take when the process stops, and the stores to close:
 /// together less than the ten seconds after which supervisors kill.
@@ -34,7 +35,12 @@ pub async fn work(arguments: WorkerArguments, environment: Vec<(String, OsString
     let cleartext = &arguments.stores.settings.sql.cleartext;
     let traces = Traces::new(&arguments.traces, cleartext, "laurel-worker")?;
     arguments.stores.log.start_beside("info", traces.as_ref().map(Traces::layer))?;
-    let daily = Daily::new(&arguments.daily_diff, environment)?;
+    let receivers = Receivers::new(&arguments.webhooks, cleartext.allow_cleartext)?;
+    let plan = Plan {
+        daily: Daily::new(&arguments.daily_diff, environment)?,
+        retained: arguments.retention,
+        delivery: Some(Delivery { receivers, settings: arguments.webhooks }),
+    };
     let opening = Box::pin(async {
         let db = connect(&arguments.stores, Missing::Refuse).await?;
         open(&arguments.stores, db).await
@@ -49,7 +55,7 @@ pub async fn work(arguments: WorkerArguments, environment: Vec<(String, OsString
     let exporter = traces.map(|traces| traces.export(&deployment.identity));
     let health = Health::start(&deployment, PROBE_TIMEOUT);
     let watch = Watch::start(&deployment);
-    let working = Working::start(&deployment, &health, &Arc::default(), daily, arguments.retention);
+    let working = Working::start(&deployment, &health, &Arc::default(), plan);
     stop.wait().await;
     stop_in_time((deployment, exporter), &health, watch, working.stop()).await;
     Ok(())
@@ -93,12 +99,11 @@ impl Working {
         deployment: &Deployment,
         health: &Arc<Health>,
         signals: &Arc<Signals>,
-        daily: Daily,
-        retained: RetentionSettings,
+        plan: Plan,
     ) -> Self {
         let (stop, stopped) = watch::channel(false);
         let (deployment, health, signals) = (deployment.clone(), health.clone(), signals.clone());
-        let work = worker::work(deployment, health, signals, daily, retained, stopped);
+        let work = worker::work(deployment, health, signals, plan, stopped);
         Self { stop, task: tokio::spawn(work) }
     }
 

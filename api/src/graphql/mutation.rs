@@ -1,6 +1,8 @@
 //! The mutations. Each begins a change, which goes on to its end also without a client.
 
-use async_graphql::{Context, Object, Result};
+mod operation;
+
+use async_graphql::{Context, MergedObject, Object, Result};
 
 use super::audit::writer::Audit;
 use super::board::deletion::{DeleteBoardInput, DeleteBoardPayload, delete};
@@ -44,18 +46,19 @@ use super::member::report::{
 use super::member::visibility::{SetVisibilityInput, SetVisibilityPayload, set_visibility};
 use super::request::state;
 use super::submission::{SubmitScoresInput, SubmitScoresPayload, submit};
-use super::token::{
-    self, CreateAccessTokenInput, CreateAccessTokenPayload, RevokeAccessTokenInput,
-    RevokeAccessTokenPayload,
-};
 use crate::access::scope::Scope;
+use operation::OperationMutation;
 
 /// All writes. Every mutation needs an access token.
-pub struct Mutation;
+#[derive(MergedObject, Default)]
+pub struct Mutation(GameMutation, OperationMutation);
 
-/// All writes. Every mutation needs an access token.
+/// Changes of boards, scores and members.
+#[derive(Default)]
+pub struct GameMutation;
+
 #[Object]
-impl Mutation {
+impl GameMutation {
     /// Creates a board. Needs scope admin.
     #[graphql(guard = "Needs::Scope(Scope::Admin)")]
     async fn create_board(
@@ -373,28 +376,5 @@ impl Mutation {
     ) -> Result<Option<SetVisibilityPayload>> {
         let audit = Audit::of(ctx);
         audit.end(set_visibility(ctx, &audit, &input).await).await
-    }
-
-    /// Makes an access token. Needs scope admin.
-    #[graphql(guard = "Needs::Scope(Scope::Admin)")]
-    async fn create_access_token(
-        &self,
-        ctx: &Context<'_>,
-        #[graphql(desc = "The token.")] input: CreateAccessTokenInput,
-    ) -> Result<Option<CreateAccessTokenPayload>> {
-        let audit = Audit::of(ctx);
-        audit.end(token::create(ctx, &audit, input).await).await
-    }
-
-    /// Revokes an access token, which stops working within a second. To revoke it again changes
-    /// nothing. Needs scope admin.
-    #[graphql(guard = "Needs::Scope(Scope::Admin)")]
-    async fn revoke_access_token(
-        &self,
-        ctx: &Context<'_>,
-        #[graphql(desc = "The token.")] input: RevokeAccessTokenInput,
-    ) -> Result<Option<RevokeAccessTokenPayload>> {
-        let audit = Audit::of(ctx);
-        audit.end(token::revoke(ctx, &audit, &input).await).await
     }
 }

@@ -29,6 +29,7 @@ use super::standings::{Choice, Standings, member_ids};
 use super::token::{self, AccessToken};
 use super::types::connection::{Connection, Page};
 use super::types::global_id::{BoardName, GlobalId, StandingsName};
+use super::webhook::{self, Webhook};
 use crate::access::scope::Scope;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
@@ -71,6 +72,8 @@ pub enum Node {
     MemberReport(MemberReport),
     /// The receipt of an erasure.
     ErasureReceipt(ErasureReceipt),
+    /// A webhook.
+    Webhook(Webhook),
 }
 
 /// The client, as its access token identifies it.
@@ -264,6 +267,17 @@ impl Query {
         Ok(Some(Box::pin(erasure::list(ctx, first, after.as_deref())).await?))
     }
 
+    /// The webhooks, oldest first. Needs scope admin.
+    #[graphql(cache_control(private), guard = "Needs::Scope(Scope::Admin)")]
+    async fn webhooks(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(default = 10, desc = "The number of items, at most 1,000.")] first: Option<i32>,
+        #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
+    ) -> Result<Option<Connection<Webhook, EmptyFields>>> {
+        Ok(Some(Box::pin(webhook::list(ctx, first, after.as_deref())).await?))
+    }
+
     /// The client, as its access token identifies it; null without a token.
     #[graphql(cache_control(private), guard = "Needs::Nothing")]
     async fn viewer(&self, ctx: &Context<'_>) -> Option<Viewer> {
@@ -327,6 +341,7 @@ async fn node(ctx: &Context<'_>, id: &str) -> crate::error::Result<Option<Node>>
         GlobalId::AuditEntry(number) => audit::find(ctx, number).await?.map(Into::into),
         GlobalId::MemberReport(number) => report::find(ctx, number).await?.map(Into::into),
         GlobalId::ErasureReceipt(id) => erasure::find(ctx, &id).await?.map(Into::into),
+        GlobalId::Webhook(id) => webhook::find(ctx, &id).await?.map(Into::into),
         GlobalId::Job(number) => job::find(ctx, number).await?.map(Into::into),
         GlobalId::Partition(number) => partition::find(ctx, number)?.map(Into::into),
         GlobalId::IntegrityRun(number) => integrity::find(ctx, number).await?.map(Into::into),

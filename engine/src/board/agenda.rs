@@ -19,6 +19,7 @@ use ranking::window::Window;
 
 use crate::deployment::Deployment;
 use crate::seal::may_be_due;
+use crate::webhook::may_end;
 
 /// The rows of one SELECT.
 const ROWS_MAX: u64 = 1000;
@@ -44,6 +45,7 @@ struct State {
     not_noted: Option<String>,
     rolls: Queue,
     seals: Queue,
+    ends: Queue,
     /// Boards with windows to fill or drop.
     unfinished: BTreeSet<i64>,
     /// Boards that move to another number of shards.
@@ -65,6 +67,8 @@ pub(crate) enum Work {
     Roll,
     /// Moving past periods to SQL.
     Seal,
+    /// Telling webhooks of the ends of periods.
+    End,
 }
 
 /// An entry of the agenda.
@@ -224,6 +228,7 @@ impl State {
         match work {
             Work::Roll => &mut self.rolls,
             Work::Seal => &mut self.seals,
+            Work::End => &mut self.ends,
         }
     }
 
@@ -256,6 +261,7 @@ impl State {
         let at_once = |is_due: bool| is_due.then_some(AT_ONCE_MS);
         self.enter(Work::Roll, no, at_once(windows.iter().any(is_rolling)));
         self.enter(Work::Seal, no, at_once(windows.iter().any(may_be_due)));
+        self.enter(Work::End, no, at_once(windows.iter().any(may_end)));
     }
 }
 

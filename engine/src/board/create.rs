@@ -7,6 +7,7 @@ use entity::board;
 use entity::error::Result;
 use entity::history::log_cursor;
 use entity::sql::begin;
+use entity::webhook::outbox::{self, Notice};
 use futures::FutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use ranking::commit::Head;
@@ -73,6 +74,7 @@ pub async fn insert_noted(
         transaction.rollback().await?;
         return Ok(None);
     };
+    outbox::tell(&transaction, &[Notice::of_board(&row, "CREATED", row.created_at_ms)]).await?;
     act.on(&row).after(board_value(&row)).write(&transaction).await?;
     transaction.commit().await?;
     Ok(Some(row))

@@ -24,6 +24,8 @@ use entity::history::{commit, dead_letter, score_event};
 use entity::integrity::{integrity_finding, integrity_proof};
 use entity::sql::dialect::delete_returning;
 use entity::sql::{begin, by_member};
+use entity::webhook::ended_period;
+use entity::webhook::outbox::{self, Notice};
 
 /// The rows of one DELETE. Chunks let the persister write in between.
 const ROWS_MAX: u64 = 5000;
@@ -48,6 +50,7 @@ pub async fn mark(deployment: &Deployment, slug: &str, act: Act) -> Result<Optio
         transaction.rollback().await?;
         return Ok(None);
     }
+    outbox::tell(&transaction, &[Notice::of_board(&row, "DELETED", act.at_ms())]).await?;
     act.on(&row).before(board_value(&row)).write(&transaction).await?;
     transaction.commit().await?;
     Ok(Some(row))
@@ -134,6 +137,7 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
     by_member::delete(db, BAN, &of_board, "TRUE").await?;
     by_member::delete(db, QUARANTINE, &of_board, "TRUE").await?;
     by_member::delete(db, REPORT, &of_board, "TRUE").await?;
+    ended_period::delete_of(db, no.0).await?;
     archive_mark::Entity::delete_many()
         .filter(archive_mark::Column::BoardNo.eq(no.0))
         .exec(db)

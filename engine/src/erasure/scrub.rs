@@ -9,14 +9,17 @@ use entity::member::erasure::{self, Counts, Model, Step};
 use entity::member::quarantine;
 use entity::sql::begin;
 use entity::sql::dialect::{delete_returning, statement};
+use entity::webhook::Kind;
+use entity::webhook::outbox::{self, Notice};
 use ranking::board::Board;
 use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::store::write::Writes;
 use ranking::submission::event_ids::seen_entry;
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DatabaseTransaction, DbErr, EntityTrait, QueryFilter,
+    ActiveEnum, ColumnTrait, ConnectionTrait, DatabaseTransaction, DbErr, EntityTrait, QueryFilter,
     QuerySelect, Value,
 };
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::deployment::Deployment;
@@ -186,6 +189,8 @@ pub(super) async fn delete_rest(
     counts.insert("dead_letter".to_owned(), delete_letters(&transaction, member).await?);
     counts.insert("access_token".to_owned(), end_tokens(&transaction, row, member).await?);
     counts.insert("audit_log".to_owned(), blank_acts(&transaction, row, member).await?);
+    counts.insert("outbox".to_owned(), outbox::erase(&transaction, member.as_str()).await?);
+    tell(&transaction, deployment, row).await?;
     let gone = delete_where(&transaction, "member", "key", member.as_str()).await?;
     counts.insert("member".to_owned(), gone);
     let is_first = erasure::add_counts(&transaction, row, &counts).await?
@@ -195,6 +200,20 @@ pub(super) async fn delete_rest(
         return Err(super::overtaken());
     }
     Ok(transaction.commit().await?)
+}
+
+/// Tells webhooks of the erasure, without the key: a receiver finds it among its own by the hash.
+async fn tell(
+    transaction: &DatabaseTransaction,
+    deployment: &Deployment,
+    row: &Model,
+) -> Result<(), DbErr> {
+    let data = json!({
+        "change": "ERASED", "mode": row.mode.to_value(), "salt": row.salt, "hash": row.hash,
+    });
+    let at_ms = deployment.clock.now_ms();
+    let told = Notice { kind: Kind::Member, board_no: None, member: None, data, at_ms };
+    outbox::tell(transaction, &[told]).await
 }
 
 async fn delete_where(

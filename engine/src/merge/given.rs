@@ -6,6 +6,8 @@ use entity::member;
 use entity::member::merge::{self, Step};
 use entity::member::{erasure, friend_request, friendship, report, visibility};
 use entity::sql::begin;
+use entity::webhook::outbox::{self, Notice};
+use serde_json::json;
 
 use crate::deployment::Deployment;
 
@@ -47,6 +49,9 @@ pub(super) async fn give(deployment: &Deployment, row: &merge::Model) -> Result<
         friendship::give(&transaction, &row.source, &row.target, now_ms).await?;
         friend_request::give(&transaction, &row.source, &row.target, now_ms).await?;
         report::give(&transaction, &row.source, &row.target).await?;
+        let more = json!({ "into": row.target });
+        let told = Notice::of_member(&row.source, "MERGED", more, now_ms);
+        outbox::tell(&transaction, &[told]).await?;
     }
     Ok(transaction.commit().await?)
 }

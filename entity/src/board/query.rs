@@ -18,6 +18,7 @@ use super::{ActiveModel, Column, Entity, Model, Visibility};
 use crate::audit::{Act, board_value};
 use crate::error::Result;
 use crate::sql::{begin, first_rows};
+use crate::webhook::outbox::{self, Notice};
 
 /// The rows of one page.
 const ROWS_MAX: u64 = 1000;
@@ -303,6 +304,7 @@ pub async fn update(
         return Ok(None);
     }
     let Some(next) = find(&transaction, row.no).await? else { return Ok(None) };
+    outbox::tell(&transaction, &[Notice::of_board(&next, "CHANGED", act.at_ms())]).await?;
     let act = act.clone().on(row).changed(board_value(row), board_value(&next));
     act.write(&transaction).await?;
     transaction.commit().await?;

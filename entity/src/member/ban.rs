@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::member::{erasure, merge};
+use crate::sql::begin;
+use crate::webhook::outbox::{self, Notice};
 
 /// The most boards that a member may be banned from one by one.
 pub const BOARDS_MAX: usize = 100;
@@ -262,6 +264,22 @@ pub async fn replace(db: &impl ConnectionTrait, row: &Model, next: &Model) -> Re
         .exec(db)
         .await?;
     Ok(replaced.rows_affected == 1)
+}
+
+/// As [`replace`], in a transaction that tells webhooks of it.
+pub async fn replace_told(
+    db: &DatabaseConnection,
+    (row, next): (&Model, &Model),
+    notices: &[Notice],
+) -> Result<bool, DbErr> {
+    let transaction = begin(db).await?;
+    if !replace(&transaction, row, next).await? {
+        transaction.rollback().await?;
+        return Ok(false);
+    }
+    outbox::tell(&transaction, notices).await?;
+    transaction.commit().await?;
+    Ok(true)
 }
 
 /// The changes under way, oldest first; those that began before an instant in Unix milliseconds.

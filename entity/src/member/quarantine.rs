@@ -3,15 +3,19 @@
 use std::collections::BTreeMap;
 
 use ranking::board::fair_play::Suspicion;
+use ranking::shown_instant;
 use ranking::submission::Submission;
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::Expr;
-use sea_orm::{ActiveValue::Set, Condition, IntoActiveModel, NotSet, QueryOrder};
+use sea_orm::{ActiveEnum, ActiveValue::Set, Condition, IntoActiveModel, NotSet, QueryOrder};
+use serde_json::json;
 
 use crate::error::Result;
 use crate::history::segments;
 use crate::member::ban;
 use crate::sql::{begin, first_rows, insert_chunked};
+use crate::webhook::Kind;
+use crate::webhook::outbox::{self, Notice};
 use crate::{board, random_id};
 
 /// The most scores of a member in quarantine on a board.
@@ -179,7 +183,7 @@ pub async fn keep(
             .await?;
         known.extend(there.into_iter().map(|row| ((member, row.event_id.clone()), row)));
     }
-    let (mut outcomes, mut new) = (Vec::with_capacity(rows.len()), vec![]);
+    let (mut outcomes, mut new, mut kept) = (Vec::with_capacity(rows.len()), vec![], vec![]);
     for (suspect, row) in suspects.iter().zip(&rows) {
         let member = row.member.as_str();
         let terms = bans.get(member).and_then(Option::as_ref);
@@ -209,10 +213,12 @@ pub async fn keep(
             None => new.push(ActiveModel { no: NotSet, ..row.clone().into_active_model() }),
         }
         known.insert(place, row.clone());
+        kept.push(row.clone());
         *count += 1;
         outcomes.push(done);
     }
     insert_chunked::<Entity, _>(&transaction, new, None).await?;
+    tell(&transaction, "QUARANTINED", &kept, now_ms).await?;
     transaction.commit().await?;
     Ok(outcomes)
 }
@@ -269,6 +275,52 @@ pub async fn page(
         select = select.filter(Column::Member.eq(member));
     }
     first_rows(db, select.order_by_asc(Column::No), limit).await
+}
+
+/// Moves scores from some states to RELEASED or VOIDED, and tells webhooks of it. Part of a
+/// transaction. Returns the number of those that moved.
+pub async fn decide(
+    db: &impl ConnectionTrait,
+    numbers: &[i64],
+    (from, to): (&[State], State),
+    now_ms: i64,
+) -> Result<u64, DbErr> {
+    let moved = advance(db, numbers, (from, to), Some(now_ms)).await?;
+    let mut rows = if moved == 0 { vec![] } else { of_numbers(db, numbers.to_vec()).await? };
+    rows.retain(|row| row.state == to && row.decided_at_ms == Some(now_ms));
+    tell(db, &to.to_value(), &rows, now_ms).await?;
+    Ok(moved)
+}
+
+/// Tells webhooks of scores. Part of a transaction.
+async fn tell(
+    db: &impl ConnectionTrait,
+    change: &str,
+    rows: &[Model],
+    now_ms: i64,
+) -> Result<(), DbErr> {
+    let mut numbers: Vec<i64> = rows.iter().map(|row| row.board_no).collect();
+    numbers.dedup();
+    let boards = match rows.is_empty() {
+        true => vec![],
+        false => board::of_numbers(db, &numbers).await?,
+    };
+    let notice = |row: &Model| {
+        let board = boards.iter().find(|board| board.no == row.board_no);
+        let decimals = board.and_then(|board| u8::try_from(board.decimals).ok());
+        let data = json!({
+            "change": change,
+            "board": board.map(|board| &board.slug),
+            "member": row.member,
+            "score": ranking::score::format(row.score, decimals.unwrap_or_default()),
+            "at": shown_instant(row.at_ms),
+            "eventId": row.event_id_sent.then_some(&row.event_id),
+            "suspicion": row.suspicion,
+        });
+        let (board_no, member) = (Some(row.board_no), Some(row.member.clone()));
+        Notice { kind: Kind::Quarantine, board_no, member, data, at_ms: now_ms }
+    };
+    outbox::tell(db, &rows.iter().map(notice).collect::<Vec<_>>()).await
 }
 
 /// Moves scores from some states to another one; `decided_at_ms` is the instant of a decision.

@@ -8,10 +8,13 @@ use std::collections::BTreeMap;
 
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict};
-use sea_orm::{ActiveValue::Set, QueryOrder, QuerySelect};
+use sea_orm::{ActiveEnum, ActiveValue::Set, QueryOrder, QuerySelect};
+use serde_json::json;
 
+use crate::deployment::clock::sql_now_ms;
 use crate::error::Result;
 use crate::sql::insert_chunked;
+use crate::webhook::outbox::{self, Notice};
 
 /// The most members who are not public.
 pub const MEMBERS_HIDDEN_MAX: i64 = 1_000_000;
@@ -146,6 +149,15 @@ pub async fn set(
     let mut known = OnConflict::column(Column::Member);
     known.update_columns([Column::Visibility, Column::ChangeNo]);
     insert_chunked::<Entity, _>(db, rows.collect(), Some(known)).await?;
+    if changes.is_empty() {
+        return Ok(changes);
+    }
+    let now_ms = sql_now_ms(db).await?;
+    let notice = |row: &Model| {
+        let more = json!({ "visibility": row.visibility.to_value() });
+        Notice::of_member(&row.member, "VISIBILITY", more, now_ms)
+    };
+    outbox::tell(db, &changes.iter().map(notice).collect::<Vec<_>>()).await?;
     Ok(changes)
 }
 

@@ -29,7 +29,7 @@ const BOARDS: [&str; 3] = ["open", "shut", "none"];
 pub(super) const OF_NEW_BOARDS: [&str; 2] = ["Mutation.createBoard", "Mutation.deleteBoard"];
 
 /// Fields of objects that are not for everyone, each with a query of it about a public board.
-const OF_OBJECTS: [(&str, &str); 12] = [
+const OF_OBJECTS: [(&str, &str); 13] = [
     ("Board.quarantine", "{ board(slug: \"open\") { quarantine { edges { cursor } } } }"),
     ("Board.reports", "{ board(slug: \"open\") { reports { edges { cursor } } } }"),
     ("Member.bans", "{ member(key: \"ann\") { bans { since } } }"),
@@ -40,6 +40,7 @@ const OF_OBJECTS: [(&str, &str); 12] = [
     ("Node.ErasureReceipt", "{ node(id: \"erasureReceipt:1\") { id } }"),
     ("Node.MemberReport", "{ node(id: \"memberReport:1\") { id } }"),
     ("Node.QuarantinedScore", "{ node(id: \"quarantined:1\") { id } }"),
+    ("Node.Webhook", "{ node(id: \"webhook:1\") { id } }"),
     ("Node.FriendEntry", "{ node(id: \"friendEntry:open.1:all:all::ann:ann\") { id } }"),
     (
         "Standings.friends",
@@ -147,6 +148,7 @@ fn value(schema: &Schema, field: &str, input: &Input, board: &str) -> String {
         (_, "id") if field == "Mutation.voidEvent" => "event:0:999999:0",
         (_, "id") if field == "Mutation.revokeAccessToken" => "accessToken:none",
         (_, "id") if field == "Query.integrityRun" => "integrityRun:1",
+        (_, "url") => "https://127.0.0.1/",
         (_, "id") => "member:ann",
         _ => MEMBER,
     };

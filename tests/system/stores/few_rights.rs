@@ -107,6 +107,7 @@ async fn each_program_needs_no_more_rights_than_the_examples_give() {
         "SELECT hash FROM access_token",
         "DELETE FROM audit_log",
         "SELECT reporter FROM member_report",
+        "SELECT secret FROM webhook",
     ] {
         loader.execute_unprepared(refused).await.unwrap_err();
     }

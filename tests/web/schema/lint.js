@@ -55,6 +55,7 @@ const FORWARD_ONLY = [
   'Query.jobs',
   'Query.partitions',
   'Query.searchMembers',
+  'Query.webhooks',
   'Standings.friends',
 ];
 

@@ -300,7 +300,7 @@ pub(crate) async fn void_quarantined(
     let now_ms = deployment.clock.now_ms();
     let held = (&[State::Held][..], State::Voided);
     let transaction = begin(&deployment.db).await?;
-    let voided = row::advance(&transaction, &all, held, Some(now_ms)).await?;
+    let voided = row::decide(&transaction, &all, held, now_ms).await?;
     audit.note(|act| act.after(json!({ "voided": voided })));
     audit.act().write(&transaction).await?;
     transaction.commit().await?;

@@ -3,7 +3,7 @@
 //! `entry:redis.7:all:all::u42`, `anonymousEntry:redis.7:all:all::Zm9v`,
 //! `friendEntry:redis.7:all:all::u42:u43`, `event:3:120:0`, `job:17`, `integrityRun:5`,
 //! `finding:5:0`, `accessToken:57c22c6e00b5`, `quarantined:9`, `auditEntry:4`, `memberReport:2`,
-//! `erasureReceipt:57c22c6e00b5`.
+//! `erasureReceipt:57c22c6e00b5`, `webhook:57c22c6e00b5`.
 //!
 //! A board has its slug and its number, which is never used again, so that another board of the
 //! same slug is another object.
@@ -53,6 +53,8 @@ pub enum GlobalId {
     MemberReport(i64),
     /// The receipt of an erasure by its own id.
     ErasureReceipt(String),
+    /// A webhook by its own id.
+    Webhook(String),
 }
 
 /// The name of a board.
@@ -107,6 +109,7 @@ impl GlobalId {
             Self::AuditEntry(number) => format!("auditEntry:{number}"),
             Self::MemberReport(number) => format!("memberReport:{number}"),
             Self::ErasureReceipt(id) => format!("erasureReceipt:{id}"),
+            Self::Webhook(id) => format!("webhook:{id}"),
         }
     }
 
@@ -142,6 +145,7 @@ impl GlobalId {
             }
             "accessToken" => Some(Self::AccessToken(rest.to_owned())),
             "erasureReceipt" => Some(Self::ErasureReceipt(rest.to_owned())),
+            "webhook" => Some(Self::Webhook(rest.to_owned())),
             "job" => rest.parse().ok().map(Self::Job),
             "partition" => rest.parse().ok().map(Self::Partition),
             "quarantined" => rest.parse().ok().map(Self::Quarantined),

@@ -10,7 +10,7 @@ use crate::graphql::types::connection::PAGE_DEFAULT;
 
 /// Fields that answer with a page, each with its default length. Their `nodes` and `edges` count
 /// for each item, and their other fields once.
-pub(super) const PAGES: [(&str, usize); 17] = [
+pub(super) const PAGES: [(&str, usize); 18] = [
     ("accessTokens", PAGE_DEFAULT),
     ("auditLog", PAGE_DEFAULT),
     ("erasureReceipts", PAGE_DEFAULT),
@@ -28,6 +28,7 @@ pub(super) const PAGES: [(&str, usize); 17] = [
     ("integrityRuns", JOBS_DEFAULT),
     ("findings", FINDINGS_DEFAULT),
     ("partitions", JOBS_DEFAULT),
+    ("webhooks", PAGE_DEFAULT),
 ];
 
 /// Fields that answer with a list of at most so many objects, by no argument's choice.

@@ -1,0 +1,226 @@
+//! The mutations of webhooks.
+
+use async_graphql::{Context, ID, MaybeUndefined};
+use entity::webhook::outbox::{self, Notice};
+use entity::webhook::{self as row, Kind, Model, State, types_text};
+use entity::{random_id, sql};
+use serde_json::json;
+
+use super::input::{
+    CreateWebhookInput, DeleteWebhookPayload, RotateWebhookSecretInput, UpdateWebhookInput,
+    WebhookPayload, WebhookSecretPayload,
+};
+use super::{Webhook, WebhookEvent};
+use crate::error::{Error, ErrorCode, Result};
+use crate::graphql::audit::writer::Audit;
+use crate::graphql::board;
+use crate::graphql::request::app;
+use crate::graphql::types::global_id::GlobalId;
+use crate::graphql::types::scalar::text;
+use crate::webhook::signature::new_secret;
+
+/// The longest time for which two secrets sign, in seconds.
+const OVERLAP_SECONDS_MAX: i32 = 7 * 86_400;
+
+/// Makes a webhook, which begins at the present end of the history.
+pub(crate) async fn create(
+    ctx: &Context<'_>,
+    audit: &Audit<'_>,
+    input: CreateWebhookInput,
+) -> Result<WebhookSecretPayload> {
+    let CreateWebhookInput { name, url, events, board } = input;
+    let url = app(ctx).receivers.check(&url).await?;
+    let deployment = &app(ctx).deployment;
+    let now_ms = deployment.clock.now_ms();
+    let row = Model {
+        id: random_id(),
+        name: name_of(name)?,
+        url: url.to_string(),
+        types: types_of(&events)?,
+        board_no: board_of(ctx, audit, board.as_deref()).await?,
+        secret: secret()?,
+        former_secret: None,
+        former_until_ms: None,
+        state: State::Active,
+        reason: None,
+        state_since_ms: now_ms,
+        created_at_ms: now_ms,
+        periods_since_ms: now_ms,
+        delivered_at_ms: None,
+        dropped: 0,
+        holder: None,
+        held_until_ms: 0,
+    };
+    row::insert(&deployment.db, &row, partitions(ctx), audit.act()).await?;
+    audit.written();
+    let secret = row.secret.clone();
+    Ok(WebhookSecretPayload { webhook: Webhook(row), secret })
+}
+
+/// Changes a webhook.
+pub(crate) async fn update(
+    ctx: &Context<'_>,
+    audit: &Audit<'_>,
+    input: UpdateWebhookInput,
+) -> Result<WebhookPayload> {
+    let UpdateWebhookInput { id, name, url, events, board } = input;
+    let mut row = present(ctx, &id).await?;
+    let before = (row.asks_for(Kind::PeriodEnded), row.board_no);
+    if let Some(name) = name {
+        row.name = name_of(name)?;
+    }
+    if let Some(url) = url {
+        row.url = app(ctx).receivers.check(&url).await?.to_string();
+    }
+    if let Some(events) = events {
+        row.types = types_of(&events)?;
+    }
+    match board {
+        MaybeUndefined::Undefined => {}
+        MaybeUndefined::Null => row.board_no = None,
+        MaybeUndefined::Value(slug) => row.board_no = board_of(ctx, audit, Some(&slug)).await?,
+    }
+    if before != (true, row.board_no) {
+        row.periods_since_ms = app(ctx).deployment.clock.now_ms();
+    }
+    write(ctx, audit, &row).await?;
+    Ok(WebhookPayload { webhook: Webhook(row) })
+}
+
+/// Gives a webhook a new secret. The former one signs too for a while.
+pub(crate) async fn rotate_secret(
+    ctx: &Context<'_>,
+    audit: &Audit<'_>,
+    input: &RotateWebhookSecretInput,
+) -> Result<WebhookSecretPayload> {
+    let seconds = input.overlap_seconds;
+    if !(0..=OVERLAP_SECONDS_MAX).contains(&seconds) {
+        let message = format!("invalid overlapSeconds: expected 0 to {OVERLAP_SECONDS_MAX}");
+        return Err(Error::bad_input(message).at("input.overlapSeconds"));
+    }
+    let mut row = present(ctx, &input.id).await?;
+    let until_ms = app(ctx).deployment.clock.now_ms() + i64::from(seconds) * 1000;
+    let former = std::mem::replace(&mut row.secret, secret()?);
+    (row.former_secret, row.former_until_ms) = match seconds {
+        0 => (None, None),
+        _ => (Some(former), Some(until_ms)),
+    };
+    write(ctx, audit, &row).await?;
+    let secret = row.secret.clone();
+    Ok(WebhookSecretPayload { webhook: Webhook(row), secret })
+}
+
+/// Sets the state of a webhook.
+pub(crate) async fn set_state(
+    ctx: &Context<'_>,
+    audit: &Audit<'_>,
+    id: &ID,
+    to: State,
+) -> Result<WebhookPayload> {
+    let own = id_of(id)?;
+    let (db, now_ms) = (&app(ctx).deployment.db, app(ctx).deployment.clock.now_ms());
+    if !row::set_state(db, &own, to, now_ms, audit.act()).await? {
+        return Err(unknown());
+    }
+    audit.written();
+    Ok(WebhookPayload { webhook: Webhook(present(ctx, id).await?) })
+}
+
+/// Deletes a webhook, with all that waits for it.
+pub(crate) async fn delete(
+    ctx: &Context<'_>,
+    audit: &Audit<'_>,
+    id: &ID,
+) -> Result<DeleteWebhookPayload> {
+    let own = id_of(id)?;
+    let act = audit.act().before(json!({ "id": own }));
+    if !row::delete(&app(ctx).deployment.db, &own, act).await? {
+        return Err(unknown());
+    }
+    audit.written();
+    Ok(DeleteWebhookPayload { deleted_webhook_id: GlobalId::Webhook(own).to_text().into() })
+}
+
+/// Sends a test to the receiver, behind all that waits in the outbox.
+pub(crate) async fn send_test(
+    ctx: &Context<'_>,
+    audit: &Audit<'_>,
+    id: &ID,
+) -> Result<WebhookPayload> {
+    let row = present(ctx, id).await?;
+    let deployment = &app(ctx).deployment;
+    let notice = Notice {
+        kind: Kind::Test,
+        board_no: None,
+        member: None,
+        data: json!({ "webhook": row.name }),
+        at_ms: deployment.clock.now_ms(),
+    };
+    let transaction = sql::begin(&deployment.db).await?;
+    outbox::tell_some(&transaction, &notice, [row.id.as_str()]).await?;
+    audit.act().after(json!({ "id": row.id })).write(&transaction).await?;
+    transaction.commit().await?;
+    audit.written();
+    Ok(WebhookPayload { webhook: Webhook(row) })
+}
+
+/// Writes the changed row of a webhook.
+async fn write(ctx: &Context<'_>, audit: &Audit<'_>, row: &Model) -> Result<()> {
+    let db = &app(ctx).deployment.db;
+    if !row::update(db, row, partitions(ctx), audit.act()).await? {
+        return Err(unknown());
+    }
+    audit.written();
+    Ok(())
+}
+
+/// The webhook of a global id.
+async fn present(ctx: &Context<'_>, id: &ID) -> Result<Model> {
+    let id = id_of(id)?;
+    row::find(&app(ctx).deployment.db, &id).await?.ok_or_else(unknown)
+}
+
+fn id_of(id: &ID) -> Result<String> {
+    match GlobalId::parse(id) {
+        Some(GlobalId::Webhook(id)) => Ok(id),
+        _ => Err(unknown()),
+    }
+}
+
+fn unknown() -> Error {
+    let message = "there is no such webhook: expected an id of webhooks";
+    Error::new(ErrorCode::NotFound, message).at("input.id")
+}
+
+fn partitions(ctx: &Context<'_>) -> u16 {
+    app(ctx).deployment.store.partitions().count()
+}
+
+fn name_of(name: String) -> Result<String> {
+    let name = text("name", name).map_err(|error| error.within("input"))?;
+    match name.trim().is_empty() {
+        true => Err(Error::bad_input("invalid name: expected a text").at("input.name")),
+        false => Ok(name),
+    }
+}
+
+fn types_of(events: &[WebhookEvent]) -> Result<String> {
+    if events.is_empty() {
+        return Err(Error::bad_input("invalid events: expected at least one").at("input.events"));
+    }
+    let chosen = |kind: &Kind| events.iter().any(|event| event.kind() == *kind);
+    let kinds: Vec<Kind> = Kind::CHOICES.into_iter().filter(chosen).collect();
+    Ok(types_text(&kinds))
+}
+
+fn secret() -> Result<String> {
+    new_secret().map_err(|error| Error::internal(&error))
+}
+
+/// The number of a board by its slug.
+async fn board_of(ctx: &Context<'_>, audit: &Audit<'_>, slug: Option<&str>) -> Result<Option<i64>> {
+    let Some(slug) = slug else { return Ok(None) };
+    let board = board::named(ctx, slug).await.map_err(|error| error.within("input"))?;
+    audit.note(|act| act.on(&board.row));
+    Ok(Some(board.row.no))
+}

@@ -1,0 +1,96 @@
+//! The inputs and the results of the mutations of webhooks.
+
+use async_graphql::{ID, InputObject, MaybeUndefined, SimpleObject};
+
+use super::{Webhook, WebhookEvent};
+
+/// A webhook to be made.
+#[derive(InputObject)]
+pub struct CreateWebhookInput {
+    /// A name that tells what it is for: 1 to 200 characters.
+    pub(super) name: String,
+    /// The address of the receiver: https, with a public host unless a setting allows another one;
+    /// at most 2,048 bytes.
+    pub(super) url: String,
+    /// The kinds of events that it asks for, at least one.
+    pub(super) events: Vec<WebhookEvent>,
+    /// The slug of the only board whose events it gets; all boards by default.
+    pub(super) board: Option<String>,
+}
+
+/// Changes of a webhook. A field that is not given stays.
+#[derive(InputObject)]
+pub struct UpdateWebhookInput {
+    /// The global id of the webhook.
+    pub(super) id: ID,
+    /// The name.
+    pub(super) name: Option<String>,
+    /// The address of the receiver.
+    pub(super) url: Option<String>,
+    /// The kinds of events that it asks for. A kind that is new begins now.
+    pub(super) events: Option<Vec<WebhookEvent>>,
+    /// The slug of the only board whose events it gets; null for all boards.
+    pub(super) board: MaybeUndefined<String>,
+}
+
+/// The webhook whose secret is to change.
+#[derive(InputObject)]
+pub struct RotateWebhookSecretInput {
+    /// The global id of the webhook.
+    pub(super) id: ID,
+    /// The time for which the former secret signs too, in seconds: 0 to 604,800, which are 7 days.
+    #[graphql(default = 86_400)]
+    pub(super) overlap_seconds: i32,
+}
+
+/// The webhook to pause.
+#[derive(InputObject)]
+pub struct PauseWebhookInput {
+    /// The global id of the webhook.
+    pub(crate) id: ID,
+}
+
+/// The webhook that is to go on.
+#[derive(InputObject)]
+pub struct ResumeWebhookInput {
+    /// The global id of the webhook.
+    pub(crate) id: ID,
+}
+
+/// The webhook to delete.
+#[derive(InputObject)]
+pub struct DeleteWebhookInput {
+    /// The global id of the webhook.
+    pub(crate) id: ID,
+}
+
+/// The webhook whose receiver is to be sent a test.
+#[derive(InputObject)]
+pub struct SendTestEventInput {
+    /// The global id of the webhook.
+    pub(crate) id: ID,
+}
+
+/// The result of `createWebhook` and `rotateWebhookSecret`.
+#[derive(SimpleObject)]
+pub struct WebhookSecretPayload {
+    /// The webhook.
+    pub(super) webhook: Webhook,
+    /// The secret that signs events, by the convention of Standard Webhooks: "whsec_…". It cannot
+    /// be shown again.
+    pub(super) secret: String,
+}
+
+/// The result of a change of a webhook.
+#[derive(SimpleObject)]
+pub struct WebhookPayload {
+    /// The webhook.
+    pub(super) webhook: Webhook,
+}
+
+/// The result of `deleteWebhook`.
+#[derive(SimpleObject)]
+pub struct DeleteWebhookPayload {
+    /// The global id that the webhook had.
+    pub(super) deleted_webhook_id: ID,
+}

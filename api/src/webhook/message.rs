@@ -1,0 +1,102 @@
+//! Messages to receivers: CloudEvents 1.0 in JSON, each with an id that never changes.
+
+use std::collections::BTreeMap;
+
+use engine::deployment::Deployment;
+use entity::board;
+use entity::error::Result;
+use entity::history::{commit, score_event};
+use entity::webhook::{Kind, outbox};
+use ranking::metadata::Metadata;
+use ranking::{score, shown_instant};
+use sea_orm::ActiveEnum;
+use serde_json::{Value, json};
+
+use crate::graphql::types::global_id::GlobalId;
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Message {
+    /// The id of the event: that of the history, or the one that the outbox made once.
+    pub(crate) id: String,
+    /// The body.
+    pub(crate) body: String,
+}
+
+impl Message {
+    /// The message of an event of the outbox.
+    pub(crate) fn of_outbox(deployment: &Deployment, row: &outbox::Model) -> Self {
+        let data: Value = serde_json::from_str(&row.data).unwrap_or_default();
+        Self::new(deployment, format!("msg_{}", row.id), &row.kind, row.created_at_ms, data)
+    }
+
+    fn new(deployment: &Deployment, id: String, kind: &str, at_ms: i64, data: Value) -> Self {
+        let body = json!({
+            "specversion": "1.0",
+            "id": id,
+            "source": format!("/laurel/{}", deployment.identity),
+            "type": kind,
+            "time": shown_instant(at_ms),
+            "datacontenttype": "application/json",
+            "data": data,
+        });
+        Self { id, body: body.to_string() }
+    }
+}
+
+/// The boards and commits that events of a partition's history are told with.
+pub(crate) struct Context<'a> {
+    deployment: &'a Deployment,
+    boards: BTreeMap<i64, board::Model>,
+    times: BTreeMap<i64, commit::Times>,
+}
+
+impl<'a> Context<'a> {
+    /// That of some events of a partition.
+    ///
+    /// # Errors
+    /// If SQL fails.
+    pub(crate) async fn of(
+        deployment: &'a Deployment,
+        partition: i32,
+        events: &[score_event::Model],
+    ) -> Result<Self> {
+        let db = &deployment.db;
+        let mut numbers: Vec<i64> = events.iter().map(|event| event.board_no).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let boards = board::of_numbers(db, &numbers).await?;
+        let boards = boards.into_iter().map(|board| (board.no, board)).collect();
+        let mut seqs: Vec<i64> = events.iter().map(|event| event.seq).collect();
+        seqs.dedup();
+        let times = commit::times_of_seqs(db, partition, seqs).await?;
+        Ok(Self { deployment, boards, times })
+    }
+
+    /// The message of an event of the history; `None` if its board is gone.
+    ///
+    /// # Errors
+    /// `Corrupt` if the row holds a value that the persister never writes.
+    pub(crate) fn message(&self, event: &score_event::Model) -> Result<Option<Message>> {
+        let Some(board) = self.boards.get(&event.board_no) else { return Ok(None) };
+        let decimals = u8::try_from(board.decimals).unwrap_or_default();
+        let accepted_at_ms = self.times.get(&event.seq).map_or(0, |times| times.accepted_at_ms);
+        let metadata = event.metadata.as_deref().map(Metadata::stored);
+        let metadata = metadata.and_then(|text| serde_json::from_str(text.as_str()).ok());
+        let data = json!({
+            "board": board.slug,
+            "member": event.member,
+            "kind": event.kind.to_value(),
+            "score": event.score.map(|raw| score::format(raw, decimals)),
+            "at": event.at_ms.map(shown_instant),
+            "eventId": event.event_id,
+            "segments": event.segments()?,
+            "metadata": metadata.unwrap_or(Value::Null),
+            "voids": event.voids().map(|place| GlobalId::Event(place).to_text()),
+            // The id of the origin would tell whose scores an anonymous member has.
+            "copied": event.origin.is_some(),
+        });
+        let (id, kind) = (GlobalId::Event(event.place()?).to_text(), Kind::Score.name());
+        Ok(Some(Message::new(self.deployment, id, kind, accepted_at_ms, data)))
+    }
+}

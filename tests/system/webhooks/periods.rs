@@ -1,0 +1,124 @@
+//! The end of a period: told once it is final, with the standings that are sealed then.
+
+use serde_json::{Value, json};
+
+use engine::webhook::GRACE_MS;
+use tests::api::Api;
+use tests::api::submission::submit_durably;
+use tests::clock::now_ms;
+use tests::deployment::{Deployment, Redis, Sql};
+use tests::trial::fake_clock::FakeClock;
+use tests::wait::until;
+
+use super::receiver::{Manner, Receiver, SETTINGS};
+
+const STANDINGS: &str = "
+    query($period: String!) { board(slug: \"b\") {
+        standings(of: { window: \"hourly\", period: $period }) {
+            size source top(first: 100) { nodes {
+                member { key } score rank competitionRank: rank(method: COMPETITION)
+            } }
+        }
+    } }";
+
+/// Submits the scores of many members, some of which are equal.
+async fn submit_many(api: &Api) {
+    let scores: Vec<Value> =
+        (0..130).map(|no| json!({ "member": format!("m{no:03}"), "score": no / 2 })).collect();
+    assert_eq!(submit_durably(api, "b", json!(scores)).await["accepted"], 130);
+}
+
+/// The winners and the size of a period as the API has them once it is sealed.
+async fn sealed(api: &Api, period: &Value) -> (Value, Value) {
+    let standings = until("the period is sealed", async || {
+        let mut data = api.data(STANDINGS, json!({ "period": period })).await;
+        let standings = data["board"]["standings"].take();
+        (standings["source"] == "ARCHIVE").then_some(standings)
+    })
+    .await;
+    let winner = |node: &Value| {
+        json!({
+            "member": node["member"]["key"], "score": node["score"], "ordinalRank": node["rank"],
+            "competitionRank": node["competitionRank"],
+        })
+    };
+    let winners = standings["top"]["nodes"].as_array().unwrap().iter().map(winner).collect();
+    (winners, standings["size"].clone())
+}
+
+async fn check_end(sql: Sql) {
+    let deployment = Deployment::new(sql, Redis::Own).await;
+    let clock = FakeClock::new(std::path::Path::new(&deployment.path("")), "server");
+    let mut command = deployment.api(&["serve"]);
+    command.envs(SETTINGS).envs(clock.variables());
+    let api = Api::start_command(&deployment, command).await;
+    let board = json!({
+        "slug": "b", "shards": 2, "windows": [{ "name": "hourly", "retain": 0 }],
+        "maxLatenessSeconds": 3600,
+    });
+    api.create_board(board).await;
+    api.create_board(json!({ "slug": "idle", "windows": [{ "name": "hourly" }] })).await;
+    let receiver = Receiver::start(Manner::FailsHalf).await;
+    receiver.pass_over_times();
+    receiver.subscribe(&api, &["PERIOD_ENDED"], None).await;
+    submit_many(&api).await;
+    // The hour is over, but late scores are taken.
+    clock.set(3600);
+    until("the server goes by the clock", async || {
+        submit_many(&api).await;
+        let data = api
+            .data(
+                "{ board(slug: \"b\") { periods(window: \"hourly\") { totalCount } } }",
+                json!({}),
+            )
+            .await;
+        (data["board"]["periods"]["totalCount"] == 2).then_some(())
+    })
+    .await;
+    assert_eq!(receiver.requests().len(), 0, "no period is final yet");
+    // Both hours are final.
+    clock.set(4 * 3600);
+    let taken = receiver.wait_for(2).await;
+    let mut ends = vec![];
+    for (id, body) in &taken {
+        assert!(id.starts_with("msg_"), "{id}");
+        assert_eq!(body["type"], "laurel.period.ended.v1");
+        let data = &body["data"];
+        assert_eq!((&data["board"], &data["window"]), (&json!("b"), &json!("hourly")));
+        let (winners, size) = sealed(&api, &data["period"]["label"]).await;
+        assert_eq!((&data["winners"], &data["size"]), (&winners, &size));
+        assert_eq!((winners.as_array().unwrap().len(), size), (100, json!(130)));
+        ends.push(data["period"]["endsAt"].as_str().unwrap().to_owned());
+    }
+    assert!(ends[0] < ends[1], "{ends:?}");
+    // Another process finds nothing left to tell: it passes an event that comes later.
+    api.stop().await;
+    let mut command = deployment.api(&["serve"]);
+    command.envs(SETTINGS).envs(clock.variables());
+    let api = Api::start_command(&deployment, command).await;
+    clock.set(6 * 3600);
+    let last_ms = now_ms() + 5 * 3_600_000 - GRACE_MS;
+    until("the periods since are passed", async || {
+        let told: Vec<i64> = api.deployment().column("SELECT until_ms FROM ended_period").await;
+        told.iter().all(|until_ms| *until_ms >= last_ms - 3_600_000).then_some(())
+    })
+    .await;
+    assert_eq!(receiver.taken().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_period_is_told_with_the_standings_that_are_sealed_on_sqlite() {
+    check_end(Sql::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_period_is_told_with_the_standings_that_are_sealed_on_postgres() {
+    check_end(Sql::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_period_is_told_with_the_standings_that_are_sealed_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_end(sql).await;
+    }
+}
