@@ -125,13 +125,7 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
         }
     };
     let db = connect(&stores, Missing::Create).await?;
-    let listeners = Listeners {
-        main: listen("LAUREL_LISTEN", settings.listen).await?,
-        operations: match connections.operations_listen {
-            Some(address) => Some(listen("LAUREL_OPERATIONS_LISTEN", address).await?),
-            None => None,
-        },
-    };
+    let listeners = listeners(settings.listen, connections.operations_listen).await?;
     warn_of_clear_text(settings.listen, &connections);
     let opening = stores.settings.open_to_serve(db, &pools).await;
     let deployment = opening.context("the stores cannot be opened")?;
@@ -174,6 +168,15 @@ impl Started {
         };
         stop_in_time((deployment, exporter), &health, watch, ending).await;
     }
+}
+
+async fn listeners(main: SocketAddr, operations: Option<SocketAddr>) -> Result<Listeners> {
+    let main = listen("LAUREL_LISTEN", main).await?;
+    let operations = match operations {
+        Some(address) => Some(listen("LAUREL_OPERATIONS_LISTEN", address).await?),
+        None => None,
+    };
+    Ok(Listeners { main, operations })
 }
 
 async fn listen(name: &str, address: SocketAddr) -> Result<TcpListener> {

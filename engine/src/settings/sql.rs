@@ -47,9 +47,9 @@ pub const IDLE_JOB_TIMEOUT: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Stores")]
 pub struct CleartextSettings {
-    /// Lets a database and Redis on other machines, the broker of a queue, the server that its scores
-    /// go to, and the collector of spans be reached in clear text, for a network that no stranger
-    /// can read.
+    /// Lets a database and Redis on other machines, the broker of a queue, the server that its
+    /// scores go to, and the collector of spans be reached in clear text, for a network that no
+    /// stranger can read.
     #[arg(long, env = "LAUREL_ALLOW_CLEARTEXT", default_value_t = false, action = clap::ArgAction::Set)]
     pub allow_cleartext: bool,
 }
