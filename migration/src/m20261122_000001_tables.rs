@@ -34,12 +34,7 @@ impl MigrationTrait for Migration {
     }
 
     async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let mut tables = tables();
-        tables.reverse();
-        for table in tables {
-            run(manager, &format!("DROP TABLE \"{table}\"")).await?;
-        }
-        Ok(())
+        drop_all(manager, &tables()).await
     }
 }
 
@@ -70,6 +65,25 @@ macro_rules! text {
     };
 }
 
+/// Runs the statements of a step in the dialect of its database.
+pub(crate) async fn run_all(manager: &SchemaManager<'_>, statements: &[&str]) -> Result<(), DbErr> {
+    for statement in statements {
+        run(manager, &in_dialect(statement, manager.get_database_backend())?).await?;
+    }
+    Ok(())
+}
+
+/// Drops the tables of a step, the last one first.
+pub(crate) async fn drop_all(
+    manager: &SchemaManager<'_>,
+    tables: &[impl AsRef<str>],
+) -> Result<(), DbErr> {
+    for table in tables.iter().rev() {
+        run(manager, &format!(r#"DROP TABLE "{}""#, table.as_ref())).await?;
+    }
+    Ok(())
+}
+
 /// A text with the types of a database in place of their names, such as `{text}`.
 pub(crate) fn in_dialect(sql: &str, backend: DbBackend) -> Result<String, DbErr> {
     let names = dialect(backend)?.into_iter();
@@ -84,6 +98,7 @@ fn dialect(backend: DbBackend) -> Result<Vec<(&'static str, &'static str)>, DbEr
             ("{serial}", "INTEGER PRIMARY KEY AUTOINCREMENT"),
             ("{text}", "TEXT"),
             ("{id}", "TEXT"),
+            ("{step}", "TEXT"),
             ("{key}", "TEXT"),
             ("{folded}", "TEXT"),
             ("{bytes}", "BLOB"),
@@ -99,6 +114,7 @@ fn dialect(backend: DbBackend) -> Result<Vec<(&'static str, &'static str)>, DbEr
             ("{serial}", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
             ("{text}", r#"TEXT COLLATE "C""#),
             ("{id}", r#"TEXT COLLATE "C""#),
+            ("{step}", r#"TEXT COLLATE "C""#),
             ("{key}", r#"TEXT COLLATE "C""#),
             ("{folded}", r#"TEXT COLLATE "C""#),
             ("{bytes}", "BYTEA"),
@@ -111,6 +127,7 @@ fn dialect(backend: DbBackend) -> Result<Vec<(&'static str, &'static str)>, DbEr
             ("{serial}", "BIGINT AUTO_INCREMENT PRIMARY KEY"),
             ("{text}", text!("LONGTEXT")),
             ("{id}", text!("VARCHAR(128)")),
+            ("{step}", text!("VARCHAR(16)")),
             ("{key}", text!("VARCHAR(255)")),
             ("{folded}", text!("VARCHAR(600)")),
             ("{bytes}", "LONGBLOB"),

@@ -2,9 +2,8 @@
 //! the events that says of which event one is a copy.
 
 use sea_orm_migration::prelude::*;
-use sea_orm_migration::sea_orm::DbBackend;
 
-use crate::m20261122_000001_tables::in_dialect;
+use crate::m20261122_000001_tables::run_all;
 use crate::statement::run;
 
 #[derive(DeriveMigrationName)]
@@ -36,16 +35,7 @@ impl MigrationTrait for Migration {
     }
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let backend = manager.get_database_backend();
-        let step = match backend {
-            DbBackend::Postgres => r#"TEXT COLLATE "C""#,
-            DbBackend::MySql => text!("VARCHAR(16)"),
-            _ => "TEXT",
-        };
-        for statement in STATEMENTS {
-            run(manager, &in_dialect(&statement.replace("{step}", step), backend)?).await?;
-        }
-        Ok(())
+        run_all(manager, &STATEMENTS).await
     }
 
     async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {

@@ -2,9 +2,8 @@
 //! are quarantined, the bans of members, and the boards that they were removed from by a ban.
 
 use sea_orm_migration::prelude::*;
-use sea_orm_migration::sea_orm::DbBackend;
 
-use crate::m20261122_000001_tables::in_dialect;
+use crate::m20261122_000001_tables::{drop_all, run_all};
 use crate::statement::run;
 
 #[derive(DeriveMigrationName)]
@@ -66,15 +65,7 @@ impl MigrationTrait for Migration {
     }
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let backend = manager.get_database_backend();
-        let step = match backend {
-            DbBackend::Postgres => r#"TEXT COLLATE "C""#,
-            DbBackend::MySql => text!("VARCHAR(16)"),
-            _ => "TEXT",
-        };
-        for statement in STATEMENTS {
-            run(manager, &in_dialect(&statement.replace("{step}", step), backend)?).await?;
-        }
+        run_all(manager, &STATEMENTS).await?;
         run(manager, r#"CREATE INDEX "ban_removal_board" ON "ban_removal" ("board_no")"#).await?;
         for (name, kind) in COLUMNS {
             run(manager, &format!(r#"ALTER TABLE "board" ADD COLUMN "{name}" {kind}"#)).await?;
@@ -86,9 +77,6 @@ impl MigrationTrait for Migration {
         for (name, _) in COLUMNS {
             run(manager, &format!(r#"ALTER TABLE "board" DROP COLUMN "{name}""#)).await?;
         }
-        for table in TABLES.into_iter().rev() {
-            run(manager, &format!(r#"DROP TABLE "{table}""#)).await?;
-        }
-        Ok(())
+        drop_all(manager, &TABLES).await
     }
 }

@@ -1,9 +1,8 @@
 //! The audit log, and reports of members by players.
 
 use sea_orm_migration::prelude::*;
-use sea_orm_migration::sea_orm::DbBackend;
 
-use crate::m20261122_000001_tables::in_dialect;
+use crate::m20261122_000001_tables::{drop_all, run_all};
 use crate::statement::run;
 
 #[derive(DeriveMigrationName)]
@@ -61,15 +60,7 @@ impl MigrationTrait for Migration {
     }
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let backend = manager.get_database_backend();
-        let step = match backend {
-            DbBackend::Postgres => r#"TEXT COLLATE "C""#,
-            DbBackend::MySql => text!("VARCHAR(16)"),
-            _ => "TEXT",
-        };
-        for statement in STATEMENTS {
-            run(manager, &in_dialect(&statement.replace("{step}", step), backend)?).await?;
-        }
+        run_all(manager, &STATEMENTS).await?;
         for column in ["member", "reporter"] {
             let index =
                 format!(r#"CREATE INDEX "member_report_{column}" ON "member_report" ("{column}")"#);
@@ -79,9 +70,6 @@ impl MigrationTrait for Migration {
     }
 
     async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        for table in TABLES.into_iter().rev() {
-            run(manager, &format!(r#"DROP TABLE "{table}""#)).await?;
-        }
-        Ok(())
+        drop_all(manager, &TABLES).await
     }
 }

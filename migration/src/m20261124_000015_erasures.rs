@@ -2,10 +2,8 @@
 //! erased events of commits.
 
 use sea_orm_migration::prelude::*;
-use sea_orm_migration::sea_orm::DbBackend;
 
-use crate::m20261122_000001_tables::in_dialect;
-use crate::statement::run;
+use crate::m20261122_000001_tables::{drop_all, run_all};
 
 #[derive(DeriveMigrationName)]
 pub(crate) struct Migration;
@@ -46,22 +44,10 @@ impl MigrationTrait for Migration {
     }
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let backend = manager.get_database_backend();
-        let step = match backend {
-            DbBackend::Postgres => r#"TEXT COLLATE "C""#,
-            DbBackend::MySql => text!("VARCHAR(16)"),
-            _ => "TEXT",
-        };
-        for statement in STATEMENTS {
-            run(manager, &in_dialect(&statement.replace("{step}", step), backend)?).await?;
-        }
-        Ok(())
+        run_all(manager, &STATEMENTS).await
     }
 
     async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        for table in TABLES.into_iter().rev() {
-            run(manager, &format!(r#"DROP TABLE "{table}""#)).await?;
-        }
-        Ok(())
+        drop_all(manager, &TABLES).await
     }
 }

@@ -2,13 +2,18 @@
 //! scores are being given to that.
 
 use sea_orm_migration::prelude::*;
-use sea_orm_migration::sea_orm::DbBackend;
 
-use crate::m20261122_000001_tables::in_dialect;
+use crate::m20261122_000001_tables::run_all;
 use crate::statement::run;
 
 #[derive(DeriveMigrationName)]
 pub(crate) struct Migration;
+
+/// The statements of all databases, with types of the first step.
+const STATEMENTS: [&str; 2] = [
+    r#"ALTER TABLE "member_erasure" ADD COLUMN "mode" {step} NOT NULL DEFAULT 'DELETE'"#,
+    r#"ALTER TABLE "member_erasure" ADD COLUMN "target" {id}"#,
+];
 
 #[async_trait::async_trait]
 impl MigrationTrait for Migration {
@@ -18,18 +23,7 @@ impl MigrationTrait for Migration {
     }
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let backend = manager.get_database_backend();
-        let step = match backend {
-            DbBackend::Postgres => r#"TEXT COLLATE "C""#,
-            DbBackend::MySql => text!("VARCHAR(16)"),
-            _ => "TEXT",
-        };
-        let mode = format!(
-            r#"ALTER TABLE "member_erasure" ADD COLUMN "mode" {step} NOT NULL DEFAULT 'DELETE'"#
-        );
-        run(manager, &mode).await?;
-        let target = r#"ALTER TABLE "member_erasure" ADD COLUMN "target" {id}"#;
-        run(manager, &in_dialect(target, backend)?).await
+        run_all(manager, &STATEMENTS).await
     }
 
     async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
