@@ -124,14 +124,14 @@ impl Store {
         command: Cmd,
     ) -> std::result::Result<T, Failed> {
         let mut pipe = redis::pipe();
-        pipe.add_command(command.clone());
+        pipe.add_command(command);
         let mut places = None;
         let mut forgot = false;
         for _ in 0..=SENT_ON_MAX {
             let parts = self.parts(&pipe, places.take(), Lane::Work).await;
             let mut part = parts.map_err(Failed::Refused)?.swap_remove(0);
-            let mut told = redis::pipe();
-            told.add_command(command.clone()).arg(&*part.link.run_id);
+            let mut told = pipe.clone();
+            told.arg(&*part.link.run_id);
             let error = match self.send(&mut part, &told).await {
                 Ok(mut values) => {
                     return crate::store::decode(values.pop()).map_err(Failed::Lost);
