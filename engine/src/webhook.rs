@@ -2,7 +2,7 @@
 //!
 //! A period is final once it is over, the lateness of its board has passed, and every score that
 //! was taken before then is committed and in SQL. Then one transaction moves the board's row of
-//! `ended_period` on by compare-and-set, and writes the events. So each period is told once,
+//! `ended_period` on by compare-and-set, and writes the events. So webhooks get each period once,
 //! however many processes look, and none is passed over while they are away.
 
 use std::collections::HashMap;
