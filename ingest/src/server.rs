@@ -12,7 +12,6 @@ use anyhow::{Context, Result, bail, ensure};
 use engine::settings::redacted::Redacted;
 use engine::settings::{CleartextSettings, IngestAck, IngestSettings};
 use hyper::body::Bytes;
-use ranking::store::server::address::is_loopback;
 use reqwest::Response;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use url::Url;
@@ -76,7 +75,7 @@ impl Server {
         ensure!(matches!(url.scheme(), "http" | "https"), invalid(EXPECTED));
         let host = url.host_str().unwrap_or_default();
         ensure!(
-            url.scheme() == "https" || is_loopback(host) || cleartext.allow_cleartext,
+            url.scheme() == "https" || cleartext.permit(host),
             invalid(
                 "the token and the scores would go in clear text: expected https://, a server on this machine, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read"
             )

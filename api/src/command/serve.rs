@@ -116,7 +116,7 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
     };
     let certificates = Certificates::load(&connections)?;
     let players = Players::load(&jwt).await?;
-    let receivers = Receivers::new(&webhooks, stores.settings.sql.cleartext.allow_cleartext)?;
+    let receivers = Receivers::new(&webhooks, &stores.settings.sql.cleartext)?;
     let plan = match settings.no_workers {
         true => None,
         false => {

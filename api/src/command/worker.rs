@@ -35,7 +35,7 @@ pub async fn work(arguments: WorkerArguments, environment: Vec<(String, OsString
     let cleartext = &arguments.stores.settings.sql.cleartext;
     let traces = Traces::new(&arguments.traces, cleartext, "laurel-worker")?;
     arguments.stores.log.start_beside("info", traces.as_ref().map(Traces::layer))?;
-    let receivers = Receivers::new(&arguments.webhooks, cleartext.allow_cleartext)?;
+    let receivers = Receivers::new(&arguments.webhooks, cleartext)?;
     let plan = Plan {
         daily: Daily::new(&arguments.daily_diff, environment)?,
         retained: arguments.retention,

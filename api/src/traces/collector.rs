@@ -10,7 +10,6 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
 use prost::Message;
-use ranking::store::server::address::is_loopback;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client};
@@ -93,9 +92,7 @@ fn url_of(text: &str, cleartext: &CleartextSettings) -> Result<Url> {
         invalid("it has a name or a password: expected them in LAUREL_OTLP_HEADERS_FILE")
     );
     ensure!(
-        url.scheme() == "https"
-            || is_loopback(url.host_str().unwrap_or_default())
-            || cleartext.allow_cleartext,
+        url.scheme() == "https" || cleartext.permit(url.host_str().unwrap_or_default()),
         invalid(
             "spans would go in clear text: expected https://, a collector on this machine, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read"
         )

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result as AnyResult};
-use engine::settings::WebhookSettings;
 use engine::settings::webhooks::Allowed;
+use engine::settings::{CleartextSettings, WebhookSettings};
 use ranking::store::server::address::is_loopback;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
@@ -46,7 +46,7 @@ const ERROR_CHARS_MAX: usize = 500;
 #[derive(Debug, Clone)]
 pub(crate) struct Receivers {
     allowed: Arc<Allowed>,
-    allows_cleartext: bool,
+    cleartext: CleartextSettings,
     client: Client,
 }
 
@@ -92,7 +92,10 @@ impl Receivers {
     ///
     /// # Errors
     /// If the system has no roots of trust for TLS.
-    pub(crate) fn new(settings: &WebhookSettings, allows_cleartext: bool) -> AnyResult<Self> {
+    pub(crate) fn new(
+        settings: &WebhookSettings,
+        cleartext: &CleartextSettings,
+    ) -> AnyResult<Self> {
         let allowed = Arc::new(settings.webhook_allow.clone());
         let client = Client::builder()
             .timeout(ANSWER_TIMEOUT)
@@ -102,7 +105,7 @@ impl Receivers {
             .user_agent(concat!("laurel/", env!("CARGO_PKG_VERSION")))
             .build();
         let client = client.context("no client for webhooks can be made")?;
-        Ok(Self { allowed, allows_cleartext, client })
+        Ok(Self { allowed, cleartext: cleartext.clone(), client })
     }
 
     /// Checks the address of a receiver, and gives its usual form.
@@ -137,8 +140,8 @@ impl Receivers {
         if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
             return Err(invalid("expected no name, password or fragment in it"));
         }
-        let is_here = is_loopback(url.host_str().unwrap_or_default());
-        if url.scheme() == "http" && !is_here && !self.allows_cleartext {
+        let name = url.host_str().unwrap_or_default();
+        if url.scheme() == "http" && !self.cleartext.permit(name) {
             return Err(invalid(
                 "events would travel in clear text: expected https, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read",
             ));
@@ -147,10 +150,10 @@ impl Receivers {
             Host::Ipv4(address) => IpAddr::V4(address),
             Host::Ipv6(address) => IpAddr::V6(address),
             // A resolver may not know all names of this machine.
-            Host::Domain(_) if is_here => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            Host::Domain(_) if is_loopback(name) => IpAddr::V4(Ipv4Addr::LOCALHOST),
             Host::Domain(_) => return Ok(url),
         };
-        if !self.allowed.permits(url.host_str().unwrap_or_default(), address) {
+        if !self.allowed.permits(name, address) {
             return Err(invalid(NOT_PUBLIC));
         }
         Ok(url)
@@ -183,7 +186,7 @@ impl Receivers {
             .body(message.body.clone());
         let mut answer = match request.send().await {
             Ok(answer) => answer,
-            Err(error) => return Delivered::Failed(cut(&told(&error.without_url()))),
+            Err(error) => return Delivered::Failed(cut(&told(error.without_url()))),
         };
         let status = answer.status();
         let mut bytes = 0;
@@ -206,14 +209,8 @@ fn invalid(why: &str) -> Error {
 }
 
 /// An error with its causes.
-fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
+fn told(error: reqwest::Error) -> String {
+    format!("{:#}", anyhow::Error::from(error))
 }
 
 fn cut(text: &str) -> String {
@@ -224,13 +221,13 @@ fn cut(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn receivers(allow: &str, allows_cleartext: bool) -> Receivers {
+    fn receivers(allow: &str, allow_cleartext: bool) -> Receivers {
         let settings = WebhookSettings {
             webhook_allow: Allowed::parse(allow).unwrap(),
             webhook_retry_ms: 5000,
             webhook_fail_seconds: 1,
         };
-        Receivers::new(&settings, allows_cleartext).unwrap()
+        Receivers::new(&settings, &CleartextSettings { allow_cleartext }).unwrap()
     }
 
     #[tokio::test]
@@ -290,7 +287,7 @@ mod tests {
     #[tokio::test]
     async fn a_name_is_checked_again_when_it_is_connected_to() {
         let asked = receivers("", true).client.get("http://localhost:9/").send().await;
-        let reason = told(&asked.unwrap_err());
+        let reason = told(asked.unwrap_err());
         assert!(reason.contains(NOT_PUBLIC), "{reason}");
     }
 }

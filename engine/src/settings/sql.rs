@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use entity::deployment as deployment_row;
 use entity::error::{Error, Result, is_locked, is_missing_table, is_out_of_time};
+use ranking::store::server::address::is_loopback;
 use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr};
 use sqlx::sqlite::SqliteConnectOptions;
 use tokio::time::{Instant, sleep};
@@ -48,10 +49,17 @@ pub const IDLE_JOB_TIMEOUT: Duration = Duration::from_secs(600);
 #[command(next_help_heading = "Stores")]
 pub struct CleartextSettings {
     /// Lets a database and Redis on other machines, the broker of a queue, the server that its
-    /// scores go to, and the collector of spans be reached in clear text, for a network that no
-    /// stranger can read.
+    /// scores go to, the collector of spans, and receivers of webhooks be reached in clear text,
+    /// for a network that no stranger can read.
     #[arg(long, env = "LAUREL_ALLOW_CLEARTEXT", default_value_t = false, action = clap::ArgAction::Set)]
     pub allow_cleartext: bool,
+}
+
+impl CleartextSettings {
+    /// True if a host may be reached in clear text: it is this machine, or the settings let any be.
+    pub fn permit(&self, host: &str) -> bool {
+        self.allow_cleartext || is_loopback(host)
+    }
 }
 
 /// The address of SQL.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 use engine::settings::CleartextSettings;
 use engine::settings::redacted::Redacted;
-use ranking::store::server::address::is_loopback;
 use url::Url;
 
 /// The form of an address.
@@ -106,7 +105,7 @@ impl Address {
 /// Fails if a broker on another machine would be reached in clear text.
 fn check_protected(host: &str, cleartext: &CleartextSettings, protected: &str) -> Result<()> {
     ensure!(
-        cleartext.allow_cleartext || is_loopback(host),
+        cleartext.permit(host),
         "the password and the messages would go in clear text: expected {protected}, a broker on this machine, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read"
     );
     Ok(())
