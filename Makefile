@@ -132,6 +132,9 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	$(call install,curl,curl,curl)
 	$(call install,promtool,prometheus,prometheus)
 	$(call install,nats-server,nats-server,nats-server)
+	if [ ! -x /usr/sbin/nutcracker ]; then
+		$(call install,nutcracker,nutcracker,twemproxy)
+	fi
 	$(compiler)
 	$(mono)
 	for packages in tests/web clients/typescript; do

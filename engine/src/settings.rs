@@ -40,6 +40,9 @@ pub use submissions::SubmissionSettings;
 pub use traces::TraceSettings;
 pub use webhooks::WebhookSettings;
 
+/// The settings that are named to a user who gave one that is none.
+const LIKELY_NAMES: usize = 3;
+
 /// The arguments of a command that opens all stores.
 #[derive(Debug, Args)]
 #[allow(missing_docs, reason = "a doc comment of a field would replace the help of the command")]
@@ -177,8 +180,18 @@ fn unknown_variable() -> Option<String> {
     let given = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let unknown =
         given.into_iter().find(|name| name.starts_with("LAUREL_") && !names.contains(name))?;
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    Some(format!("unknown setting {unknown}: expected one of {}", names.join(", ")))
+    let likely = likely_names(&unknown, &names).join(", ");
+    Some(format!("unknown setting {unknown}: did you mean {likely}? --help lists them all"))
+}
+
+/// The names that are most like one that is none, likeliest first.
+fn likely_names<'n>(unknown: &str, names: &'n BTreeSet<String>) -> Vec<&'n str> {
+    let part = |name: &str| name.trim_start_matches("LAUREL_").to_owned();
+    let unlike = |name: &str| 1.0 - strsim::jaro_winkler(&part(name), &part(unknown));
+    let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.sort_by(|left, right| unlike(left).total_cmp(&unlike(right)));
+    names.truncate(LIKELY_NAMES);
+    names
 }
 
 /// The variable of the argument that an error is about.
@@ -256,6 +269,19 @@ mod tests {
         assert_eq!(named.as_deref(), Some("LAUREL_DEDUP_HOURS"));
         assert_eq!(refused(&["laurel", "serve", "--no-such-flag"]), None);
         assert_eq!(refused(&["laurel", "serve", "--no-workers=yes"]), None);
+    }
+
+    #[test]
+    fn a_misspelled_setting_is_told_those_that_are_like_it() {
+        let names = names();
+        for (unknown, meant) in [
+            ("LAUREL_REDIS_URI", "LAUREL_REDIS_URL"),
+            ("LAUREL_DATABASE", "LAUREL_DATABASE_URL"),
+            ("LAUREL_QUERY_TIMEOUT", "LAUREL_QUERY_TIMEOUT_MS"),
+            ("LAUREL_TLSCERT", "LAUREL_TLS_CERT"),
+        ] {
+            assert_eq!(likely_names(unknown, &names)[0], meant, "{unknown}");
+        }
     }
 
     #[test]

@@ -16,4 +16,5 @@ pub mod rabbitmq;
 pub mod redis_cluster;
 pub mod redis_node;
 pub mod redis_server;
+pub mod twemproxy;
 mod watchdog;

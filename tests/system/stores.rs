@@ -10,6 +10,7 @@ mod files;
 mod mariadb;
 mod old_rows;
 mod private_redis;
+mod redis_proxies;
 mod strangers;
 mod transactions;
 mod upgrade;

@@ -1,10 +1,14 @@
-//! The cache of whole answers to public queries.
+//! The cache of whole answers to queries.
 //!
-//! It keeps only answers to requests without a token, and only those without errors and without
-//! fields that are private or uncacheable by the hints of the schema. The key of an answer decides
-//! whether a request is accepted, so a request that would be refused finds none.
+//! It keeps only answers without errors and without fields that are private or uncacheable by the
+//! hints of the schema, and only for questions that come again: an answer that nobody asks for a
+//! second time costs more to keep than it may save. The key of an answer decides whether a request
+//! is accepted, so a request that would be refused finds none.
 
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_graphql::Request;
@@ -12,28 +16,43 @@ use ranking::store::Store;
 use tokio::time::Instant;
 
 use super::response::Answer;
+use crate::access::Principal;
 use crate::cache::shared::{GoodUntil, SharedCache};
 use engine::settings::CacheSettings;
 
-/// The cache of answers.
-pub struct AnswerCache(SharedCache<AnswerKey, Answer>);
+/// The questions that are remembered for the case that they come again.
+const QUESTIONS: usize = 4096;
 
-/// Everything that an answer to a request without a token depends on.
+/// The cache of answers.
+pub struct AnswerCache {
+    answers: SharedCache<AnswerKey, Answer>,
+    questions: Questions,
+}
+
+/// The questions that came last: a hash in each place.
+struct Questions {
+    hashes: Box<[AtomicU64]>,
+    hasher: RandomState,
+}
+
+/// Everything that an answer depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AnswerKey {
     query: String,
     operation_name: Option<String>,
     variables: String,
+    principal: Option<Arc<Principal>>,
 }
 
 impl AnswerKey {
-    /// The question of a request.
-    pub fn of(request: &Request) -> Self {
+    /// The question of a request, of a principal if it has a token.
+    pub fn of(request: &Request, principal: Option<Arc<Principal>>) -> Self {
         let variables = serde_json::to_string(&request.variables);
         Self {
             query: request.query.clone(),
             operation_name: request.operation_name.clone(),
             variables: variables.expect("variables came as JSON"),
+            principal,
         }
     }
 
@@ -48,12 +67,21 @@ impl AnswerCache {
     pub fn new(store: &Store, caches: &CacheSettings) -> Self {
         let bytes = |question: &AnswerKey, answer: &Answer| question.bytes() + answer.bytes() + 256;
         let age = Duration::from_millis(caches.cache_age_ms);
-        Self(SharedCache::new(store, age, caches.answer_cache_bytes, bytes))
+        Self {
+            answers: SharedCache::new(store, age, caches.answer_cache_bytes, bytes),
+            questions: Questions::new(),
+        }
+    }
+
+    /// Notes a question that has no answer yet; true if it came before, so that its answer is worth
+    /// keeping.
+    pub fn comes_again(&self, question: &AnswerKey) -> bool {
+        self.questions.comes_again(question)
     }
 
     /// The cached answer, if there is a good one.
     pub async fn get(&self, question: &AnswerKey) -> Option<Answer> {
-        let fetched = self.0.get(question).await?;
+        let fetched = self.answers.get(question).await?;
         Some(fetched.value).filter(Answer::is_for_all)
     }
 
@@ -75,10 +103,39 @@ impl AnswerCache {
             };
             (answer, good_until)
         };
-        let fetched = self.0.find(question, fetch).await;
+        let fetched = self.answers.find(question, fetch).await;
         if fetched.is_own || fetched.value.is_for_all() {
             return fetched.value;
         }
         execution.await
+    }
+}
+
+impl Questions {
+    fn new() -> Self {
+        let hashes = (0..QUESTIONS).map(|_| AtomicU64::new(0)).collect();
+        Self { hashes, hasher: RandomState::new() }
+    }
+
+    /// True if a question came before, and none of its place since.
+    fn comes_again(&self, question: &impl Hash) -> bool {
+        let hash = self.hasher.hash_one(question);
+        self.hashes[hash as usize % QUESTIONS].swap(hash, Ordering::Relaxed) == hash
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_comes_again_until_others_push_it_out() {
+        let questions = Questions::new();
+        assert!(!questions.comes_again(&"first"));
+        assert!(questions.comes_again(&"first"));
+        for other in 0..100 * QUESTIONS {
+            assert!(!questions.comes_again(&other));
+        }
+        assert!(!questions.comes_again(&"first"));
     }
 }

@@ -112,11 +112,12 @@ async fn answered(
     };
     let client = login::client(principal.as_deref(), received.address);
     let points = REQUEST_POINTS + received.bytes as u64 / BYTES_A_POINT;
-    if let Err(wait) = service.rates.read(&client, points) {
-        return limited(media_type, wait);
-    }
+    let is_heavy = match service.rates.read(&client, points) {
+        Ok(is_heavy) => is_heavy,
+        Err(wait) => return limited(media_type, wait),
+    };
     let is_long = received.bytes > IN_PLACE_BYTES_MAX;
-    let in_turns = !is_known(principal.as_deref()) && (is_long || service.rates.is_heavy(&client));
+    let in_turns = !is_known(principal.as_deref()) && (is_long || is_heavy);
     let found = Found { principal, client, in_turns };
     let span = received.span.clone();
     let answering = Box::pin(found.answer(service.clone(), received, parse));
@@ -167,7 +168,10 @@ impl Found {
             return refuse_hash(media_type, error);
         }
         let wants_cost = received.wants_cost();
-        let question = (principal.is_none() && !wants_cost).then(|| AnswerKey::of(&request));
+        // Of the tokens of players there may be any number.
+        let may_share = principal.is_none() || is_known(principal.as_deref());
+        let question =
+            (may_share && !wants_cost).then(|| AnswerKey::of(&request, principal.clone()));
         if let Some(question) = &question
             && let Some(answer) = service.answers.get(question).await
         {
@@ -177,7 +181,7 @@ impl Found {
             if let Some(hash) = hash {
                 service.persisted_queries.keep(hash, &request.query);
             }
-            return received.send(answer, true);
+            return received.send(answer, principal.is_none());
         }
         // A hash may stand for a long text.
         let is_long = request.query.len() > IN_PLACE_BYTES_MAX;

@@ -255,7 +255,7 @@ impl Subscribed {
         loop {
             let update = self.updates.borrow_and_update().clone()?;
             match self.feed.service.rates.read(&self.client, update.points) {
-                Ok(()) => {
+                Ok(_) => {
                     METRICS.live.pushes.inc();
                     self.feed.taken.notify_one();
                     self.is_over = update.is_refusal();

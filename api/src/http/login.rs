@@ -39,6 +39,7 @@ pub fn bearer(text: &str) -> Option<&str> {
 /// The client of a principal, or of an address without one.
 pub fn client(principal: Option<&Principal>, address: IpAddr) -> Client {
     match principal {
+        Some(principal) if principal.is_player => Client::Player(principal.id.clone()),
         Some(principal) => Client::Token(principal.id.clone()),
         None => Client::at(address),
     }

@@ -124,7 +124,7 @@ impl Operation {
 
     /// Everything that its answers depend on, besides the rights of the client.
     pub fn question(&self) -> AnswerKey {
-        AnswerKey::of(&self.request())
+        AnswerKey::of(&self.request(), None)
     }
 
     /// Executes it once, within the time of a query; in turns if it is costly and anyone's.

@@ -30,6 +30,8 @@ const LIGHT_SECONDS: f64 = 2.0;
 pub enum Client {
     /// The id of an access token.
     Token(Arc<str>),
+    /// The id of a player's token, of which there may be any number.
+    Player(Arc<str>),
     /// An address without one; of IPv6, its network of 64 bits.
     Address(IpAddr),
 }
@@ -55,8 +57,8 @@ pub struct Rates {
     failed_tokens_max: u32,
 }
 
-/// The points that clients have spent beyond those that became good again since. Unlike a bucket,
-/// it grows while a client is over its limit: a client that goes on like that stays heavy.
+/// The points that clients without an access token have spent beyond those that became good again
+/// since. Unlike a bucket, it grows while a client is over its limit: a client that goes on like that stays heavy.
 struct Spending {
     by_client: Cache<Client, Arc<Mutex<(f64, Instant)>>>,
     /// The points that become good in a second.
@@ -75,6 +77,9 @@ impl Spending {
 
     /// Adds to what a client has spent; returns the sum.
     fn add(&self, client: &Client, points: u64) -> f64 {
+        if matches!(client, Client::Token(_)) {
+            return 0.0;
+        }
         let now = Instant::now();
         let spent = self.by_client.get_with_by_ref(client, || Arc::new(Mutex::new((0.0, now))));
         let mut spent = spent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -165,20 +170,17 @@ impl Rates {
         }
     }
 
-    /// Takes points of reads.
+    /// Takes points of reads. Returns true if the client is heavy: without an access token, it has
+    /// spent more than its part in the last seconds.
     ///
     /// # Errors
     /// When to try again, if the client has spent what it may.
-    pub fn read(&self, client: &Client, points: u64) -> Result<(), RetryAfter> {
-        self.note(client, points);
-        self.reads.as_ref().map_or(Ok(()), |buckets| buckets.take(client, points))
-    }
-
-    /// True if a client has spent more than its part in the last seconds.
-    pub fn is_heavy(&self, client: &Client) -> bool {
-        self.spending
-            .as_ref()
-            .is_some_and(|spending| spending.add(client, 0) > LIGHT_SECONDS * spending.rate)
+    pub fn read(&self, client: &Client, points: u64) -> Result<bool, RetryAfter> {
+        let is_heavy = self.note(client, points);
+        if let Some(buckets) = &self.reads {
+            buckets.take(client, points)?;
+        }
+        Ok(is_heavy)
     }
 
     /// Takes points that a read turned out to cost besides. The client owes those that it lacks.
@@ -204,10 +206,11 @@ impl Rates {
         self.writes.as_ref().map_or(Ok(()), |buckets| buckets.take(client, changes.into()))
     }
 
-    fn note(&self, client: &Client, points: u64) {
-        if let Some(spending) = &self.spending {
-            spending.add(client, points);
-        }
+    /// Notes points that a client spends; returns true if it is heavy.
+    fn note(&self, client: &Client, points: u64) -> bool {
+        let spending = self.spending.as_ref();
+        spending
+            .is_some_and(|spending| spending.add(client, points) > LIGHT_SECONDS * spending.rate)
     }
 
     /// True if an address has sent too many failing tokens within a minute.
@@ -328,17 +331,21 @@ mod tests {
     #[test]
     fn a_client_that_goes_on_to_spend_is_heavy() {
         let rates = rates(20_000);
+        let is_heavy = |client: &Client| rates.note(client, 0);
         for _ in 0..20 {
-            assert!(!rates.is_heavy(&client(1)));
+            assert!(!is_heavy(&client(1)));
             // At once, though 1,000 points become good in a second.
             let _ = rates.read(&client(1), 100);
         }
         rates.read_more(&client(1), 100_000);
-        assert!(rates.is_heavy(&client(1)));
-        assert!(!rates.is_heavy(&client(2)));
+        assert!(is_heavy(&client(1)));
+        assert!(!is_heavy(&client(2)));
+        rates.read_more(&Client::Player("p".into()), 100_000);
+        assert!(is_heavy(&Client::Player("p".into())));
+        rates.read_more(&Client::Token("p".into()), 100_000);
+        assert!(!is_heavy(&Client::Token("p".into())));
         let unlimited = self::rates(0);
-        let _ = unlimited.read(&client(1), u64::MAX);
-        assert!(!unlimited.is_heavy(&client(1)));
+        assert_eq!(unlimited.read(&client(1), u64::MAX), Ok(false));
     }
 
     #[test]

@@ -186,7 +186,7 @@ impl Answer {
         Self { body, began: false, is_busy: false, for_all: None, codes }
     }
 
-    /// True if every client without a token that sends the same request may get it: it has no
+    /// True if every client with the same rights that sends the same request may get it: it has no
     /// errors, and the hints of all its fields allow it.
     pub fn is_for_all(&self) -> bool {
         self.for_all.is_some()

@@ -70,8 +70,9 @@ pub struct CacheSettings {
     /// The memory for the first pages of standings, in bytes; 0 switches this cache off.
     #[arg(long, env = "LAUREL_PAGE_CACHE_BYTES", default_value_t = 64 << 20, value_name = "BYTES")]
     pub page_cache_bytes: u64,
-    /// The memory for whole answers to public queries, in bytes; 0 switches this cache off.
-    #[arg(long, env = "LAUREL_ANSWER_CACHE_BYTES", default_value_t = 64 << 20, value_name = "BYTES")]
+    /// The memory for whole answers to public queries, in bytes; 0 switches this cache off. By
+    /// default it leaves room for the longest answer in the memory for long answers.
+    #[arg(long, env = "LAUREL_ANSWER_CACHE_BYTES", default_value_t = 32 << 20, value_name = "BYTES")]
     pub answer_cache_bytes: u64,
     /// The memory for persisted queries, in bytes; 0 keeps none.
     #[arg(long, env = "LAUREL_PERSISTED_QUERIES_BYTES", default_value_t = 16 << 20, value_name = "BYTES")]

@@ -166,6 +166,28 @@ async fn what_is_private_is_not_in_the_shared_cache() {
 }
 
 #[tokio::test]
+async fn an_answer_to_a_token_is_kept_for_that_token_alone() {
+    let (deployment, api) = board().await;
+    let size = "{ board(slug: \"b\") { standings { size } } }";
+    until("some of many equal questions are answered from memory", async || {
+        reset_counts(&deployment).await;
+        for _ in 0..20 {
+            assert_eq!(api.data(size, json!({})).await["board"]["standings"]["size"], 1);
+        }
+        (counts(&deployment).await["zcard"] < 20).then_some(())
+    })
+    .await;
+    api.update_board(json!({ "slug": "b", "visibility": "PRIVATE" })).await;
+    let of_other = ["--scope", "read", "--boards", "other"];
+    let other = deployment.new_token(&of_other).await;
+    for _ in 0..20 {
+        assert_eq!(api.data(size, json!({})).await["board"]["standings"]["size"], 1);
+        let hidden = api.ask(Some(&other), size, json!({})).await;
+        assert_eq!(hidden.body["data"], json!({ "board": null }));
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_requires_tokens_does_not_answer_from_memory() {
     let (deployment, _api) = board().await;
     let closed = ["--no-workers", "--public-reads", "false"];

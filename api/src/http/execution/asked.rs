@@ -94,7 +94,7 @@ impl Asked {
         // The request has paid for its text.
         let points = checked.cost.points.saturating_sub(REQUEST_POINTS);
         let taken = service.rates.read(&self.client, points);
-        let taken = taken.and_then(|()| service.rates.write(&self.client, checked.cost.changes));
+        let taken = taken.and_then(|_| service.rates.write(&self.client, checked.cost.changes));
         if let Err(wait) = taken {
             return limited(media_type, wait);
         }
@@ -188,12 +188,13 @@ impl Asked {
             charge.answer_points = answer.bytes() as u64 / BYTES_A_POINT;
             answer
         };
-        match question.filter(|_| checked.kind == OperationType::Query) {
-            Some(question) => {
-                METRICS.answers.misses.inc();
-                service.answers.find(&question, &good_until, execution).await
-            }
-            None => execution.await,
+        let Some(question) = question.filter(|_| checked.kind == OperationType::Query) else {
+            return execution.await;
+        };
+        METRICS.answers.misses.inc();
+        match service.answers.comes_again(&question) {
+            true => service.answers.find(&question, &good_until, execution).await,
+            false => execution.await,
         }
     }
 }

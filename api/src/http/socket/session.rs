@@ -243,7 +243,7 @@ impl Talk {
     fn pay(&self, bytes: usize) -> Step {
         let points = REQUEST_POINTS + bytes as u64 / BYTES_A_POINT;
         let paid = self.service.rates.read(&self.client(), points);
-        paid.map_err(|_| End::Closed(Close::TooMany))
+        paid.map(|_| ()).map_err(|_| End::Closed(Close::TooMany))
     }
 
     fn client(&self) -> Client {

@@ -152,13 +152,36 @@ impl Node {
         let mut connection = connecting.await.map_err(away)?;
         let mut info = redis::cmd("INFO");
         let info = info.arg("server").query_async(&mut connection);
-        let info: String = info.await.map_err(away)?;
+        let info: String = match info.await {
+            Ok(info) => info,
+            Err(error) if !error.is_timeout() && self.answers_ping(&config).await => {
+                return Err(self.keeps_back(&error.to_string()));
+            }
+            Err(error) => return Err(away(error)),
+        };
         let line = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
         self.check_mode(line("redis_mode:"), greeting)?;
-        let run_id = line("run_id:").unwrap_or_default().trim().into();
+        // Without it, a server that lost its data would not be told from the one before.
+        let run_id = line("run_id:").map(str::trim).filter(|run_id| !run_id.is_empty());
+        let run_id = run_id.ok_or_else(|| self.keeps_back("its INFO has no run_id"))?.into();
         let loading = greeting.scripts.query_async(&mut connection);
         let () = loading.await.map_err(away)?;
         Ok(Link { connection, lane, run_id })
+    }
+
+    /// True if a new connection answers `PING`: a server that is gone does not.
+    async fn answers_ping(&self, config: &AsyncConnectionConfig) -> bool {
+        let connecting = self.client.get_multiplexed_async_connection_with_config(config);
+        let Ok(mut connection) = connecting.await else { return false };
+        redis::cmd("PING").exec_async(&mut connection).await.is_ok()
+    }
+
+    /// The error of a program that answers for Redis, but not everything.
+    fn keeps_back(&self, reason: &str) -> Error {
+        Error::Unavailable(format!(
+            "Redis at {} answers PING but does not say which run of the server it is ({reason}): expected a Redis or Valkey server that lets INFO pass, and no proxy in front of it such as twemproxy",
+            self.address
+        ))
     }
 
     fn check_mode(&self, mode: Option<&str>, greeting: &Greeting) -> Result<()> {
