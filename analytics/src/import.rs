@@ -154,7 +154,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
         for verdict in submitted.verdicts {
             match verdict {
                 Verdict::Accepted { .. } => imported.accepted += 1,
-                Verdict::Duplicate { .. } => imported.known += 1,
+                Verdict::Duplicate { .. } | Verdict::Taken { .. } => imported.known += 1,
                 Verdict::Quarantined { message, .. } => bail!(
                     "a member was banned during the import, and a row is refused now: {message}; import again"
                 ),
@@ -297,7 +297,7 @@ async fn simulate(
             match verdict {
                 Verdict::Rejected(error) => drop(refused.insert(index, error.to_string())),
                 Verdict::Quarantined { message, .. } => drop(refused.insert(index, message)),
-                Verdict::Accepted { .. } | Verdict::Duplicate { .. } => {}
+                Verdict::Accepted { .. } | Verdict::Duplicate { .. } | Verdict::Taken { .. } => {}
             }
         }
         job.advance(indices.len());

@@ -6,7 +6,7 @@ pub mod change;
 mod cursor;
 pub mod follow;
 pub mod home;
-mod load;
+pub(crate) mod load;
 pub(crate) mod members_history;
 pub(crate) mod pasts;
 pub mod persist;

@@ -172,7 +172,7 @@ async fn release_in(
 /// The outcome that a verdict means; none for a score that the history has.
 fn outcome(verdict: Option<Verdict>) -> Released {
     match verdict {
-        None | Some(Verdict::Duplicate { .. }) => Released::Before,
+        None | Some(Verdict::Duplicate { .. } | Verdict::Taken { .. }) => Released::Before,
         // Its id is known with another content, and that one counts.
         Some(Verdict::Rejected(ranking::Error::EventIdConflict(_))) => Released::Before,
         Some(Verdict::Accepted { .. }) => Released::Done,
@@ -193,6 +193,7 @@ fn submission_of(board: &Board, row: &Model) -> ranking::Result<Submission> {
         event_id: Some(EventId::new(&row.event_id)?),
         segments: row.segments()?,
         metadata: row.metadata.as_deref().map(Metadata::stored),
+        provenance: None,
         report: Report::Nothing,
     })
 }

@@ -301,7 +301,7 @@ impl<'a> Moving<'a> {
         for Partition { no, .. } in &self.partitions {
             let keys = keys.entry(*no).or_default();
             keys.push(store.keys().rolls(*no, self.board.no));
-            keys.push(store.keys().entrants(*no, self.board.no, self.board.layout_since()));
+            keys.extend(store.keys().of_layout(*no, self.board.no, self.board.layout_since()));
         }
         Ok(keys)
     }

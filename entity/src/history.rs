@@ -10,4 +10,5 @@ pub mod log_cursor;
 pub mod makers;
 pub mod score_event;
 pub mod segments;
+pub mod source_position;
 pub mod span;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::message::{Fault, MESSAGE_BYTES_MAX, Message};
+use crate::message::{Fault, MESSAGE_BYTES_MAX, Message, Place};
 use cloud_event::Envelope;
 
 /// The most scores of a message.
@@ -87,6 +87,17 @@ struct ScoreInput<'a> {
     metadata: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attributes: Option<&'a [Attribute]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<PositionInput>,
+}
+
+/// The place of a score as `submitScores` takes it.
+#[derive(Serialize)]
+struct PositionInput {
+    partition: u32,
+    /// As a text, as it may have more than 15 digits.
+    offset: String,
+    index: usize,
 }
 
 impl Boards {
@@ -192,6 +203,11 @@ fn score(
         event_id: event_id.as_deref(),
         metadata: read.metadata,
         attributes: read.attributes.as_deref(),
+        position: message.place.map(|Place { partition, offset }| PositionInput {
+            partition,
+            offset: offset.to_string(),
+            index: item.unwrap_or(0),
+        }),
     };
     let input = serde_json::to_string(&input)?;
     Ok(Score { item, board, input })

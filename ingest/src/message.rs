@@ -7,11 +7,20 @@ use hyper::body::Bytes;
 /// The longest message that is read, in bytes; a longer one is a dead letter.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
+/// The place of a message in a source that hands its messages out in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) partition: u32,
+    pub(crate) offset: u64,
+}
+
 /// A message.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Message {
     /// Its name within its queue or stream, for people: a sequence number or a delivery tag.
     pub(crate) position: String,
+    /// Its place, if the server is to keep the positions of this source.
+    pub(crate) place: Option<Place>,
     /// Its routing key or subject.
     pub(crate) subject: String,
     pub(crate) payload: Bytes,

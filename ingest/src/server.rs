@@ -50,6 +50,8 @@ pub(crate) struct Server {
     url: Url,
     token: Token,
     ack: &'static str,
+    /// The source of the question whether it takes scores.
+    asked_source: Option<&'static str>,
 }
 
 /// The state of the server.
@@ -101,7 +103,13 @@ impl Server {
                 IngestAck::Durable => "DURABLE",
                 IngestAck::Applied => "APPLIED",
             },
+            asked_source: None,
         })
+    }
+
+    /// The server, which has to know positions: an older one would refuse each score.
+    pub(crate) fn with_positions(self) -> Self {
+        Self { asked_source: Some("{\"name\":\"none\"}"), ..self }
     }
 
     /// Asks whether the server takes scores by this token. No score is sent: the server looks at
@@ -110,7 +118,7 @@ impl Server {
     /// # Errors
     /// If it refuses the token.
     pub(crate) async fn check(&self) -> Result<Readiness> {
-        Ok(match self.send("none", &[]).await? {
+        Ok(match self.send("none", &[], self.asked_source).await? {
             Sent::Results(_) => Readiness::Ready,
             Sent::Refused(fault) if fault.code == "BAD_USER_INPUT" => Readiness::Ready,
             Sent::Refused(fault) if fault.code == "FORBIDDEN" => {
@@ -130,13 +138,24 @@ impl Server {
     ///
     /// # Errors
     /// If the server refuses the token.
-    pub(crate) async fn submit(&self, board: &str, scores: &[&Score]) -> Result<Vec<Answer>> {
+    pub(crate) async fn submit(
+        &self,
+        board: &str,
+        scores: &[&Score],
+        source: Option<&str>,
+    ) -> Result<Vec<Answer>> {
         let mut answers: Vec<Option<Answer>> = vec![None; scores.len()];
+        let mut again = None;
         let all = 0..scores.len();
         let mut left = vec![all];
         while let Some(range) = left.pop() {
-            let answer = match self.send(board, &scores[range.clone()]).await? {
+            if let Some(again) = again.as_ref().filter(|_| source.is_some()) {
+                range.for_each(|index| answers[index] = Some(Answer::clone(again)));
+                continue;
+            }
+            let answer = match self.send(board, &scores[range.clone()], source).await? {
                 Sent::Results(results) if results.len() == range.len() => {
+                    again = results.iter().find(|result| is_again(result)).cloned();
                     for (index, result) in range.zip(results) {
                         answers[index] = Some(result);
                     }
@@ -160,6 +179,7 @@ impl Server {
                     }
                 },
             };
+            again = Some(answer.clone()).filter(is_again);
             range.for_each(|index| answers[index] = Some(answer.clone()));
         }
         Ok(answers.into_iter().map(|answer| answer.expect("each range was answered for")).collect())
@@ -169,11 +189,12 @@ impl Server {
     ///
     /// # Errors
     /// If the server refuses the new token too.
-    async fn send(&self, board: &str, scores: &[&Score]) -> Result<Sent> {
+    async fn send(&self, board: &str, scores: &[&Score], source: Option<&str>) -> Result<Sent> {
         let scores: Vec<&str> = scores.iter().map(|score| &*score.input).collect();
         let (query, ack) = (serde_json::json!(SUBMIT), self.ack);
+        let source = source.map_or_else(String::new, |source| format!("\"source\":{source},"));
         let body = format!(
-            "{{\"query\":{query},\"variables\":{{\"input\":{{\"board\":{},\"ack\":\"{ack}\",\"scores\":[{}]}}}}}}",
+            "{{\"query\":{query},\"variables\":{{\"input\":{{\"board\":{},\"ack\":\"{ack}\",{source}\"scores\":[{}]}}}}}}",
             serde_json::json!(board),
             scores.join(",")
         );
@@ -228,6 +249,11 @@ async fn read_body(mut response: Response) -> reqwest::Result<Option<Vec<u8>>> {
         body.extend_from_slice(&part);
     }
     Ok(Some(body))
+}
+
+/// True for scores that may be sent again.
+fn is_again(answer: &Answer) -> bool {
+    matches!(answer, Answer::Again(_))
 }
 
 fn unavailable(reason: &str) -> Fault {

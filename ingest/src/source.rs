@@ -81,6 +81,12 @@ pub(crate) trait Source: Send {
     async fn put_aside(&mut self, batch: &[Message], letters: &[DeadLetter])
     -> Result<(), Trouble>;
 
+    /// The name of the source, if the server is to keep positions: its messages have places then,
+    /// and come in their order.
+    fn name(&self) -> Option<&str> {
+        None
+    }
+
     /// How often [`Self::keep`] has to be called.
     fn keep_interval(&self) -> Duration {
         KEEP_INTERVAL
@@ -140,6 +146,15 @@ impl Opening {
             Address::RabbitMq(address) => &address.queue,
             Address::Kafka(address) => &address.topic,
             Address::Nats(address) => &address.stream,
+        }
+    }
+
+    /// True if the server is to keep positions of the source.
+    pub(crate) fn keeps_positions(&self) -> bool {
+        match &self.address {
+            Address::RabbitMq(_) => false,
+            Address::Kafka(address) => address.source.is_some(),
+            Address::Nats(address) => address.source.is_some(),
         }
     }
 

@@ -1,7 +1,10 @@
 //! Batch after batch: taken, submitted, its dead letters put aside, settled. Each step waits for
 //! the one before, so a crash at any of them makes the broker hand the batch out again.
 
+mod requests;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,9 +17,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use crate::format::{Boards, Reading, Score, read, shortened};
 use crate::message::{Fault, Message};
 use crate::metrics::Metrics;
-use crate::server::{Answer, REQUEST_BYTES_MAX, REQUEST_SCORES_MAX, Readiness, Server};
+use crate::server::{Answer, Readiness, Server};
 use crate::source::{DeadLetter, Opening, Source, Trouble};
 use crate::stop::Stop;
+use requests::{Numbered, board, parts, requests, told};
 
 /// The first pause after a server or a broker that did not answer; each is twice the one before.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -45,9 +49,6 @@ pub(crate) struct Worker {
     asked_at: Option<Instant>,
 }
 
-/// A score, with the index of its message in the batch.
-type Numbered<'s> = (usize, &'s Score);
-
 /// Pauses that grow.
 struct Pauses(Duration);
 
@@ -65,6 +66,7 @@ impl Worker {
         once: bool,
     ) -> Result<Self> {
         let boards = Boards::new(settings.board.as_deref(), settings.board_template.as_deref())?;
+        let server = if opening.keeps_positions() { server.with_positions() } else { server };
         Ok(Self { opening, server, metrics, boards, stop, once, asked_at: None })
     }
 
@@ -170,8 +172,50 @@ impl Worker {
     ) -> Result<(), Trouble> {
         let readings: Vec<Reading> =
             batch.iter().map(|message| read(message, &self.boards)).collect();
+        let mut put_aside = 0;
+        for part in parts(batch, &readings, source.name().is_some())? {
+            let faults = self.submit_part(source, batch, &readings, part.clone()).await?;
+            if let Some(first) = faults.first()
+                && self.opening.dead_letters.is_none()
+            {
+                let left = faults.iter().map(|letter| letter.index).chain(part.end..batch.len());
+                let settled = source.settle(&left.collect()).await?;
+                self.metrics.settled.inc_by(settled as u64);
+                return Err(Trouble::Wrong(anyhow!(
+                    "message {} of {} is refused: {} ({}); --dead-letters names a place for such messages",
+                    batch[first.index].position,
+                    self.opening.place(),
+                    first.fault.reason,
+                    first.fault.code,
+                )));
+            }
+            if !faults.is_empty() {
+                source.put_aside(batch, &faults).await?;
+                self.metrics.count_letters(faults.len());
+                failpoint::hit("ingest-dead-lettered");
+            }
+            put_aside += faults.len();
+        }
+        failpoint::hit("ingest-settling");
+        let settled = source.settle(&BTreeSet::new()).await?;
+        failpoint::hit("ingest-settled");
+        self.metrics.settled.inc_by(settled.saturating_sub(put_aside) as u64);
+        self.metrics.put_aside.inc_by(put_aside as u64);
+        Ok(())
+    }
+
+    /// Submits the messages of a part of a batch. Returns their dead letters.
+    async fn submit_part(
+        &self,
+        source: &mut dyn Source,
+        batch: &[Message],
+        readings: &[Reading],
+        part: Range<usize>,
+    ) -> Result<Vec<DeadLetter>, Trouble> {
+        let told = source.name().map(|name| told(name, &batch[part.clone()]));
         let faults = {
-            let mut submitting = std::pin::pin!(self.submit(&readings));
+            let mut submitting =
+                std::pin::pin!(self.submit(&readings[part.clone()], told.as_deref()));
             let mut keep = interval(source.keep_interval());
             keep.set_missed_tick_behavior(MissedTickBehavior::Delay);
             keep.reset();
@@ -183,38 +227,18 @@ impl Worker {
             }
         };
         failpoint::hit("ingest-submitted");
-        let faults: Vec<DeadLetter> =
-            faults.into_iter().map(|(index, fault)| DeadLetter { index, fault }).collect();
-        if let Some(first) = faults.first()
-            && self.opening.dead_letters.is_none()
-        {
-            let left = faults.iter().map(|letter| letter.index).collect();
-            let settled = source.settle(&left).await?;
-            self.metrics.settled.inc_by(settled as u64);
-            return Err(Trouble::Wrong(anyhow!(
-                "message {} of {} is refused: {} ({}); --dead-letters names a place for such messages",
-                batch[first.index].position,
-                self.opening.place(),
-                first.fault.reason,
-                first.fault.code,
-            )));
-        }
-        if !faults.is_empty() {
-            source.put_aside(batch, &faults).await?;
-            self.metrics.count_letters(faults.len());
-            failpoint::hit("ingest-dead-lettered");
-        }
-        failpoint::hit("ingest-settling");
-        let settled = source.settle(&BTreeSet::new()).await?;
-        failpoint::hit("ingest-settled");
-        self.metrics.settled.inc_by(settled.saturating_sub(faults.len()) as u64);
-        self.metrics.put_aside.inc_by(faults.len() as u64);
-        Ok(())
+        let letter = |(index, fault)| DeadLetter { index: part.start + index, fault };
+        Ok(faults.into_iter().map(letter).collect())
     }
 
-    /// Submits the scores of a batch until each has an answer that lasts. Returns the faults of
-    /// messages, the first of each.
-    async fn submit(&self, readings: &[Reading]) -> Result<BTreeMap<usize, Fault>> {
+    /// Submits the scores of messages until each has an answer that lasts. `source` is a
+    /// `SourceInput` where the server keeps positions. Returns the faults of messages, the first of
+    /// each.
+    async fn submit(
+        &self,
+        readings: &[Reading],
+        source: Option<&str>,
+    ) -> Result<BTreeMap<usize, Fault>> {
         let mut faults: BTreeMap<usize, Fault> = BTreeMap::new();
         for (index, reading) in readings.iter().enumerate() {
             if let Some(fault) = &reading.fault {
@@ -229,15 +253,20 @@ impl Worker {
         let mut pauses = Pauses(PAUSE_MIN);
         while !left.is_empty() {
             let requests = requests(&left);
-            let answered: Vec<(&[Numbered<'_>], Vec<Answer>)> =
-                futures::stream::iter(requests.iter().map(|request| self.send(request)))
+            let runs: Vec<&[Vec<Numbered<'_>>]> = match source {
+                Some(_) => requests.chunk_by(|one, next| board(one) == board(next)).collect(),
+                None => requests.chunks(1).collect(),
+            };
+            let answered: Vec<Vec<(&[Numbered<'_>], Vec<Answer>)>> =
+                futures::stream::iter(runs.into_iter().map(|run| self.send_run(run, source)))
                     .buffered(REQUESTS_AT_ONCE)
                     .try_collect()
                     .await?;
+            let answered = answered.into_iter().flatten();
             let mut again = vec![];
             let mut why = None;
             for (&(index, score), answer) in
-                answered.into_iter().flat_map(|(request, answers)| request.iter().zip(answers))
+                answered.flat_map(|(request, answers)| request.iter().zip(answers))
             {
                 match answer {
                     Answer::Counted(counted) => self.metrics.count(counted),
@@ -264,12 +293,27 @@ impl Worker {
         Ok(faults)
     }
 
-    async fn send<'r, 's>(
+    /// Sends requests one after the other, and none after one whose scores have to be sent again: a
+    /// later position would stand for theirs.
+    async fn send_run<'r, 's>(
         &self,
-        request: &'r [Numbered<'s>],
-    ) -> Result<(&'r [Numbered<'s>], Vec<Answer>)> {
-        let scores: Vec<&Score> = request.iter().map(|(_, score)| *score).collect();
-        Ok((request, self.server.submit(&scores[0].board, &scores).await?))
+        requests: &'r [Vec<Numbered<'s>>],
+        source: Option<&str>,
+    ) -> Result<Vec<(&'r [Numbered<'s>], Vec<Answer>)>> {
+        let mut answered: Vec<(&[Numbered<'s>], Vec<Answer>)> = vec![];
+        let mut again = None;
+        for request in requests {
+            let answers = match &again {
+                Some(again) => vec![Answer::clone(again); request.len()],
+                None => {
+                    let scores: Vec<&Score> = request.iter().map(|(_, score)| *score).collect();
+                    self.server.submit(&scores[0].board, &scores, source).await?
+                }
+            };
+            again = answers.iter().find(|answer| matches!(answer, Answer::Again(_))).cloned();
+            answered.push((request, answers));
+        }
+        Ok(answered)
     }
 }
 
@@ -280,30 +324,6 @@ impl Pauses {
     }
 }
 
-/// Scores in requests: each of one board, in their order, within the bounds of a request.
-fn requests<'s>(scores: &[Numbered<'s>]) -> Vec<Vec<Numbered<'s>>> {
-    let mut by_board: BTreeMap<&str, Vec<Numbered<'s>>> = BTreeMap::new();
-    for &(index, score) in scores {
-        by_board.entry(&score.board).or_default().push((index, score));
-    }
-    let mut requests = vec![];
-    for scores in by_board.into_values() {
-        let (mut request, mut bytes) = (vec![], 0);
-        for (index, score) in scores {
-            let is_full = request.len() == REQUEST_SCORES_MAX
-                || bytes + score.input.len() > REQUEST_BYTES_MAX;
-            if is_full && !request.is_empty() {
-                requests.push(std::mem::take(&mut request));
-                bytes = 0;
-            }
-            bytes += score.input.len();
-            request.push((index, score));
-        }
-        requests.push(request);
-    }
-    requests
-}
-
 /// A fault of one score of an array names it.
 fn of_item(fault: Fault, item: Option<usize>) -> Fault {
     match item {
@@ -311,31 +331,5 @@ fn of_item(fault: Fault, item: Option<usize>) -> Fault {
         Some(index) => {
             Fault { reason: shortened(&format!("score {index}: {}", fault.reason)), ..fault }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_have_one_board_each_and_keep_within_their_bounds() {
-        let score = |board: &str, bytes: usize| Score {
-            item: None,
-            board: board.to_owned(),
-            input: "x".repeat(bytes),
-        };
-        let mut scores = vec![score("b", REQUEST_BYTES_MAX + 1)];
-        scores.extend((0..2500).map(|_| score("a", 10)));
-        scores.extend((0..3).map(|_| score("b", REQUEST_BYTES_MAX / 2)));
-        let indexed: Vec<(usize, &Score)> = scores.iter().enumerate().collect();
-        let requests = requests(&indexed);
-        let sizes: Vec<usize> = requests.iter().map(Vec::len).collect();
-        assert_eq!(sizes, [1000, 1000, 500, 1, 2, 1]);
-        for request in &requests {
-            assert!(request.iter().all(|(_, score)| score.board == request[0].1.board));
-            assert!(request.is_sorted_by_key(|(index, _)| *index));
-        }
-        assert_eq!(requests.concat().len(), scores.len());
     }
 }

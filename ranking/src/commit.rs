@@ -7,10 +7,11 @@ use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 
-use self::content::{CONTENT_VERSION, Content, Random, Salt, leaf, salt};
+use self::content::{Content, Random, Salt, leaf, salt, with_positions};
 use crate::error::{Error, Result};
 use crate::id::{BoardNo, EventId, MemberId, PartitionNo};
 use crate::metadata::Metadata;
+use crate::position::SourcePosition;
 
 /// The parent of the first commit of every partition.
 pub const ROOT_COMMIT: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -61,6 +62,8 @@ pub struct Commit {
     pub leaves: Vec<u8>,
     /// Its events; empty for a commit that only rewrites data derived from history.
     pub events: Vec<Event>,
+    /// The positions in sources that its events move; no source partition of a board twice.
+    pub positions: Vec<SourcePosition>,
 }
 
 /// One accepted event: a score, or a removal.
@@ -199,8 +202,20 @@ impl Head {
         accepted_at_ms: i64,
         events: Vec<Event>,
     ) -> Commit {
+        self.next_moving(clock_ms, random, accepted_at_ms, events, vec![])
+    }
+
+    /// As [`Self::next_at`], with the positions in sources that the events move.
+    pub fn next_moving(
+        &self,
+        clock_ms: i64,
+        random: Random,
+        accepted_at_ms: i64,
+        events: Vec<Event>,
+        positions: Vec<SourcePosition>,
+    ) -> Commit {
         let (seq, parent) = (self.seq + 1, self.commit.clone());
-        Commit::new(seq, parent, random, accepted_at_ms, clock_ms, events)
+        Commit::new(seq, parent, random, accepted_at_ms, clock_ms, events, positions)
     }
 
     /// The head once a commit that follows it is accepted.
@@ -225,13 +240,16 @@ impl Commit {
         accepted_at_ms: i64,
         clock_ms: i64,
         events: Vec<Event>,
+        positions: Vec<SourcePosition>,
     ) -> Self {
+        let random = with_positions(random, &positions);
+        let version = content::version(&positions);
         let leaf = |(index, event)| {
-            leaf(CONTENT_VERSION, &salt(&random, index), event).expect("version and salt are right")
+            leaf(version, &salt(&random, index), event).expect("version and salt are right")
         };
         let leaves: Vec<u8> = events.iter().enumerate().flat_map(leaf).collect();
         let content = Content {
-            version: CONTENT_VERSION,
+            version,
             parent: &parent,
             random: &random[..16],
             seq,
@@ -240,7 +258,12 @@ impl Commit {
             leaves: &leaves,
         };
         let id = content.id().expect("version and lengths are right");
-        Self { seq, id, parent, accepted_at_ms, clock_ms, random, leaves, events }
+        Self { seq, id, parent, accepted_at_ms, clock_ms, random, leaves, events, positions }
+    }
+
+    /// The version of its content.
+    pub fn version(&self) -> u8 {
+        content::version(&self.positions)
     }
 
     /// The salt of the event of an index.

@@ -9,6 +9,9 @@ use crate::text::check_key;
 /// The longest member or event id, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
 
+/// The longest name of a source, in bytes.
+pub const SOURCE_BYTES_MAX: usize = 64;
+
 /// An entrant of a leaderboard: 1 to 128 bytes of UTF-8 without control characters. Cheap to clone;
 /// ordered by bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,6 +21,11 @@ pub struct MemberId(Arc<str>);
 /// control characters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventId(Arc<str>);
+
+/// The client's name for a source of scores, such as a topic: 1 to 64 bytes without control
+/// characters.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SourceName(Arc<str>);
 
 /// A board's number, never reused: a board that is deleted and created again under the same slug
 /// gets another one.
@@ -67,6 +75,34 @@ macro_rules! checked_text {
 
 checked_text!(MemberId, "member");
 checked_text!(EventId, "event id");
+
+impl SourceName {
+    /// Checks and stores the text.
+    ///
+    /// # Errors
+    /// `Invalid` unless it has 1 to 64 bytes and no control characters.
+    pub fn new(text: &str) -> Result<Self> {
+        if text.len() > SOURCE_BYTES_MAX {
+            return Err(Error::invalid(format!(
+                "invalid source of {} bytes: expected 1 to {SOURCE_BYTES_MAX}",
+                text.len()
+            )));
+        }
+        check_id("source", text)?;
+        Ok(Self(text.into()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 impl fmt::Display for BoardNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

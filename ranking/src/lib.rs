@@ -5,6 +5,7 @@
 //! | [`id`], [`error`] | identifiers; errors, split by what the caller should do |
 //! | [`text`] | the characters of new names |
 //! | [`attribute`] | attributes of members, and the segments by them |
+//! | [`position`] | how far a partition has taken the messages of a source |
 //! | [`score`] | exact decimals as raw integers; rank keys; decay |
 //! | [`board`] | a board's rules, checked once; admission; layouts; a partition's mark of a board |
 //! | [`window`] | windows of time and their periods, in any IANA zone; rolls and seals |
@@ -27,6 +28,7 @@ pub mod fold;
 pub mod id;
 pub mod merge;
 pub mod metadata;
+pub mod position;
 pub mod score;
 pub mod shard;
 pub mod standings_id;

@@ -44,6 +44,11 @@ impl Partitions {
         self.place(board.no, board.rules.shards, shard)
     }
 
+    /// The partition of a shard, among a number of shards, of the board with a number.
+    pub fn of_shard(self, no: BoardNo, shards: u16, shard: u16) -> PartitionNo {
+        self.place(no, shards, shard)
+    }
+
     pub(crate) fn place(self, no: BoardNo, shards: u16, shard: u16) -> PartitionNo {
         let step = u64::from(self.0 / shards);
         let place = hash_of_board(no).wrapping_add(u64::from(shard) * step);

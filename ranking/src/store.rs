@@ -19,6 +19,7 @@ pub mod log;
 pub mod owner;
 mod paces;
 pub mod periods;
+pub mod positions;
 pub mod read;
 pub mod recovery;
 pub mod revoked;

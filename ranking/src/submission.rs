@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::id::{BoardNo, EventId, MemberId};
 use crate::merge::MemberMark;
 use crate::metadata::Metadata;
+use crate::position::Provenance;
 use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::submission::batch::Batch;
@@ -45,6 +46,8 @@ pub struct Submission {
     pub segments: Vec<String>,
     /// Its metadata.
     pub metadata: Option<Metadata>,
+    /// The place that it comes from, if its client takes scores from a source in order.
+    pub provenance: Option<Provenance>,
     /// The effects that its verdict tells.
     pub report: Report,
 }
@@ -68,6 +71,14 @@ pub enum Verdict {
         /// The commit's seq; [`ELSEWHERE`](crate::submission::event_ids::ELSEWHERE) if SQL has the
         /// event and another partition accepted it.
         seq: u64,
+    },
+    /// A duplicate: its place in a source was taken before. SQL has what came of it once it has
+    /// this commit.
+    Taken {
+        /// The commit's seq.
+        seq: u64,
+        /// The commit's id.
+        commit: String,
     },
     /// Suspicious, on a board that quarantines: nothing of it is written, and it has to be kept.
     Quarantined {
@@ -103,6 +114,10 @@ pub struct Wanted {
     /// The boards that limit the scores of a minute, each with the minute since 1970, and the
     /// members; no member twice in one.
     pub paces: Vec<(BoardNo, i64, Vec<MemberId>)>,
+    /// The boards whose positions in sources are needed, each with the generation that began its
+    /// layout, and the fields; see [`position_field`](crate::position::position_field). The first
+    /// field is their number.
+    pub positions: Vec<(BoardNo, u32, Vec<String>)>,
     /// The event ids, as fields of the seen hashes.
     pub seen: Vec<String>,
     /// The members whose keys are needed, by standings; no member twice in one.
@@ -132,6 +147,8 @@ pub struct Snapshot {
     pub entrants: Vec<Vec<bool>>,
     /// The number of scores of each member that are ranked in its minute.
     pub paces: Vec<Vec<u32>>,
+    /// The texts of positions, and the number of those of each board.
+    pub positions: Vec<Vec<Option<String>>>,
     /// The last record of each event id that still counts.
     pub seen: Vec<Option<String>>,
     /// The keys; an error for an entry that another program wrote.
@@ -153,6 +170,9 @@ pub struct FoldedBatch {
     pub rolls: Vec<(BoardNo, String, RollMark)>,
     /// The new numbers of ranked scores: board, minute, member, number.
     pub paces: Vec<(BoardNo, i64, MemberId, u32)>,
+    /// The new numbers of positions that the partition keeps: board, generation that began its
+    /// layout, number.
+    pub position_counts: Vec<(BoardNo, u32, u64)>,
     /// Fields and values for the present seen hash.
     pub seen: Vec<(String, String)>,
 }

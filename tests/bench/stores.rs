@@ -211,6 +211,7 @@ impl Stores {
             event_id: Some(EventId::new(&format!("e{event}")).unwrap()),
             segments: vec![],
             metadata: None,
+            provenance: None,
         }
     }
 

@@ -5,6 +5,7 @@ mod formats;
 mod game;
 mod kafka;
 mod operations;
+mod positions;
 mod rabbitmq;
 mod refusals;
 mod servers;

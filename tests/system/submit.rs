@@ -9,6 +9,7 @@ mod full_log;
 mod horizon;
 mod many_boards;
 mod metadata;
+mod positions;
 mod random_games;
 mod refusals;
 mod skewed_clocks;

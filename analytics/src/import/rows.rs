@@ -200,6 +200,7 @@ impl RowChecker<'_> {
             event_id: Some(EventId::for_new(&event_id)?),
             segments: vec![],
             metadata,
+            provenance: None,
         };
         let region = filled(fields.region);
         if let Some(region) = &region

@@ -58,6 +58,7 @@ async fn round(deployment: &Deployment, settings: &RetentionSettings) -> Result<
         (Records::DeadLetter, settings.dead_letter_retention_days),
         (Records::Process, PROCESS_DAYS),
         (Records::Audit, settings.audit_retention_days),
+        (Records::Position, settings.position_retention_days),
     ];
     // The clock of SQL: it wrote the rows of processes, and one process whose clock is ahead must
     // not delete what the others still need.

@@ -177,6 +177,7 @@ async fn load(deployment: &Deployment, committers: &Committers) -> Result<Loaded
                 event_id,
                 segments: vec![],
                 metadata: None,
+                provenance: None,
             };
             by_partition.entry(partition).or_default().push(submission);
         }
@@ -207,7 +208,7 @@ async fn submit_all(
         for verdict in answer?.verdicts {
             match verdict {
                 Verdict::Accepted { .. } => loaded += 1,
-                Verdict::Duplicate { .. } => {}
+                Verdict::Duplicate { .. } | Verdict::Taken { .. } => {}
                 Verdict::Rejected(error) => bail!("an event of the demo was refused: {error}"),
                 Verdict::Quarantined { message, .. } => {
                     bail!("an event of the demo was quarantined: {message}")

@@ -7,6 +7,7 @@ mod joining;
 mod quarantine;
 mod result;
 mod segments;
+mod sources;
 pub(crate) mod written;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ use crate::error::Error;
 pub use result::SubmitScoresPayload;
 use result::{SubmitResult, count};
 use segments::Segments;
+use sources::{PositionInput, SourceInput, Sources};
 
 /// How far the clock of a client may be ahead of the server's, in milliseconds; a time within it is
 /// taken as now.
@@ -67,6 +69,8 @@ pub struct SubmitScoresInput {
     /// The point at which the server answers.
     #[graphql(default_with = "Some(Durability::Applied)")]
     ack: Option<Durability>,
+    /// The source of those scores that have a position.
+    source: Option<SourceInput>,
 }
 
 /// One score.
@@ -92,6 +96,11 @@ pub struct ScoreInput {
     /// those of the member. A member's own token sends none. A score that is sent again keeps those
     /// that it was accepted with.
     attributes: Option<Vec<AttributeInput>>,
+    /// The place of the score in the request's source. A score at or before the position of the
+    /// board in that partition of the source is a DUPLICATE for good, unless it was refused and is
+    /// not settled. So a client sends the scores of a partition in their order, and each request
+    /// after the answer to the one before.
+    position: Option<PositionInput>,
 }
 
 impl ScoreInput {
@@ -135,7 +144,9 @@ pub(crate) async fn submit(
     written::check(app, state, &board, &input.scores)?;
     let report = report(ctx);
     state.spend(price::effects(input.scores.len() * reported_windows(report, &board)))?;
-    let mut sending = Sending { input: &input, report, partitions: vec![None; input.scores.len()] };
+    let sources = Sources::read(principal, &input)?;
+    let partitions = vec![None; input.scores.len()];
+    let mut sending = Sending { input: &input, report, partitions, sources };
     let mut outcomes =
         submit_by_partition(app, state, &board, &mut sending, 0..input.scores.len()).await;
     let held = |(_, outcome): &(usize, Outcome)| {
@@ -247,6 +258,8 @@ struct Sending<'a> {
     report: Report,
     /// The partition that each score was sent to last.
     partitions: Vec<Option<PartitionNo>>,
+    /// The places where the scores come from, if their client says so.
+    sources: Option<Sources>,
 }
 
 /// The effects that the fields of the answer need: none costs nothing.
@@ -280,14 +293,18 @@ async fn submit_by_partition(
     sending: &mut Sending<'_>,
     indices: impl IntoIterator<Item = usize>,
 ) -> Vec<(usize, Outcome)> {
-    let Sending { input, report, partitions } = sending;
+    let Sending { input, report, partitions, sources } = sending;
     let mut by_partition: BTreeMap<PartitionNo, (Vec<usize>, Vec<Submission>)> = BTreeMap::new();
     let mut outcomes: Vec<(usize, Outcome)> = vec![];
     let segments = Segments::of(app, board, &input.scores).await;
+    let read = |index: usize| read(board, &input.scores[index], &segments, state.now_ms);
+    // Also those of former attempts: a commit may pass over each of them.
+    let provenances = sources.as_ref().map(|of| of.provenances(|index| read(index).is_err()));
     for index in indices {
-        match read(board, &input.scores[index], &segments, state.now_ms) {
+        match read(index) {
             Ok(submission) => {
-                let submission = Submission { report: *report, ..submission };
+                let provenance = provenances.as_ref().and_then(|of| of[index].clone());
+                let submission = Submission { report: *report, provenance, ..submission };
                 let partition =
                     app.deployment.store.partitions().of_member(&board.board, &submission.member);
                 partitions[index] = Some(partition);
@@ -345,6 +362,7 @@ fn read(
         event_id: event_id.map_err(of("eventId"))?,
         segments: segments.of_score(board, score)?,
         metadata,
+        provenance: None,
         report: Report::Nothing,
     })
 }

@@ -220,6 +220,7 @@ mod tests {
             clock_ms: 0,
             random: Default::default(),
             leaves: vec![],
+            positions: vec![],
             events: boards.iter().map(event).collect(),
         }
     }

@@ -20,7 +20,7 @@ use entity::archive::{archive_file, archive_mark};
 use entity::audit::{Act, board_value};
 use entity::board;
 use entity::error::Result;
-use entity::history::{commit, dead_letter, score_event};
+use entity::history::{commit, dead_letter, score_event, source_position};
 use entity::integrity::{integrity_finding, integrity_proof};
 use entity::sql::dialect::delete_returning;
 use entity::sql::{begin, by_member};
@@ -138,6 +138,7 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
     by_member::delete(db, QUARANTINE, &of_board, "TRUE").await?;
     by_member::delete(db, REPORT, &of_board, "TRUE").await?;
     ended_period::delete_of(db, no.0).await?;
+    source_position::delete_of(db, no).await?;
     archive_mark::Entity::delete_many()
         .filter(archive_mark::Column::BoardNo.eq(no.0))
         .exec(db)

@@ -1,8 +1,10 @@
-//! A partition of Redis loaded from SQL: all its standings, marks and event ids.
+//! A partition of Redis loaded from SQL: all its standings, marks, event ids and positions in
+//! sources.
 
 mod all_time;
 mod entrants;
 mod marks;
+pub(crate) mod positions;
 mod put;
 mod seen;
 
@@ -100,6 +102,7 @@ impl Partition<'_> {
         let seen_ms = self.load_seen(recovery, &boards).await?;
         let clock_ms = seen_ms.max(last.map_or(0, |commit| commit.clock_ms));
         self.load_entrants(recovery, boards.values()).await?;
+        self.load_positions(recovery, &boards).await?;
         let epoch = cursor.epoch.unsigned_abs();
         Ok(recovery.finish((cursor.seq as u64, &cursor.commit_id), epoch, clock_ms, true).await?)
     }

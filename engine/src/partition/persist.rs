@@ -2,8 +2,9 @@
 //! often it runs.
 //!
 //! One transaction moves the cursor from exactly its former position (run id included). It also
-//! writes the commits, their events, new members, the all-time standings, and corrections of sealed
-//! standings. A persister that loses the race for the cursor changes nothing.
+//! writes the commits, their events, new members, the all-time standings, corrections of sealed
+//! standings, and positions in sources. A persister that loses the race for the cursor changes
+//! nothing.
 
 mod refusals;
 
@@ -30,7 +31,7 @@ use crate::seal::correction::Source;
 use crate::settings::traces::SPANS;
 use entity::deployment::clock::sql_now_ms;
 use entity::error::{Error, Result, is_deadlock, is_refused_content};
-use entity::history::{commit, dead_letter, log_cursor, score_event};
+use entity::history::{commit, dead_letter, log_cursor, score_event, source_position};
 use entity::sql::{begin, insert_chunked};
 use entity::{board, member};
 pub(crate) use refusals::Refusals;
@@ -359,6 +360,8 @@ async fn write_commits(
     insert_chunked::<score_event::Entity, _>(within.db, events, None).await?;
     insert_chunked::<dead_letter::Entity, _>(within.db, dead, None).await?;
     all_time_rows::fold_onto(within, &taken, standings).await?;
+    let is_living = |board| within.boards.contains_key(&board);
+    source_position::advance(within.db, within.partition, commits, is_living).await?;
     taken.append(&mut unwritten);
     correction::correct(within, &taken, Source::History).await
 }

@@ -14,6 +14,7 @@ use super::Moving;
 use super::stage::StagedPartition;
 use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};
+use crate::partition::load::positions::ByField;
 use crate::roll::mark_rolled;
 use entity::error::Result;
 use entity::history::score_event;
@@ -30,8 +31,8 @@ enum Chunk {
     Drop(Vec<String>),
     /// Swaps standings in.
     Put(Vec<(StandingsId, i64, String)>),
-    /// Releases the partition.
-    End,
+    /// Releases the partition, with these positions in sources.
+    End(ByField),
 }
 
 /// The result of a release.
@@ -100,7 +101,11 @@ impl Moving<'_> {
         let standings: Vec<(StandingsId, i64, String)> =
             standings.map(|(id, from_ms, stage)| (id.clone(), from_ms, stage.to_owned())).collect();
         chunks.extend(standings.chunks(KEYS_MAX).map(|standings| Chunk::Put(standings.to_vec())));
-        chunks.push(Chunk::End);
+        // SQL has all that moved them: the board was held before the decision.
+        chunks.push(Chunk::End(match part {
+            Some(_) => partition.positions_of(&self.target).await?,
+            None => ByField::new(),
+        }));
         for chunk in chunks {
             let mut releasing = Releasing { moving: self, part, rolls, chunk };
             let done = partition.commit_change(&mut releasing).await?;
@@ -174,7 +179,12 @@ impl Releasing<'_> {
                     writes.note_period(keys, partition.no, id, *from_ms);
                 }
             }
-            Chunk::End => {
+            Chunk::End(positions) => {
+                if !positions.is_empty() {
+                    let fields: Vec<_> = positions.iter().collect();
+                    partition.set_positions(&mut writes, target, &fields);
+                    partition.count_positions(&mut writes, target, positions);
+                }
                 // In one commit: a series with a mark must have all of its standings.
                 let standings = self.part.into_iter().flat_map(StagedPartition::standings);
                 let standings = standings.map(|(id, _, _)| id);

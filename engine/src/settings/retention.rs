@@ -19,4 +19,9 @@ pub struct RetentionSettings {
     /// The time that the acts of the audit log are kept, in days, 0 to 36500; 0 for always.
     #[arg(long, env = "LAUREL_AUDIT_RETENTION_DAYS", default_value_t = 365, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(0..=36_500))]
     pub audit_retention_days: u32,
+    /// The time that the position in a source is kept after its last score, in days, 0 to 36500; 0
+    /// for always. Redis keeps it until its partition is loaded from SQL again. Messages that come
+    /// again afterwards may count twice.
+    #[arg(long, env = "LAUREL_POSITION_RETENTION_DAYS", default_value_t = 400, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(0..=36_500))]
+    pub position_retention_days: u32,
 }

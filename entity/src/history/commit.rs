@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ranking::commit::Commit;
-use ranking::commit::content::{CONTENT_VERSION, Content};
+use ranking::commit::content::Content;
 use ranking::id::PartitionNo;
 use sea_orm::entity::prelude::*;
 use sea_orm::{QueryOrder, QuerySelect};
@@ -65,7 +65,7 @@ impl Model {
             clock_ms: commit.clock_ms,
             events: commit.events.len() as i32,
             gone: gone as i32,
-            version: CONTENT_VERSION.into(),
+            version: commit.version().into(),
             random: commit.random[..16].to_vec(),
             leaves: commit.leaves.clone(),
         }

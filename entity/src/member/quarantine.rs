@@ -139,7 +139,11 @@ fn row_of(suspect: &Suspect, now_ms: i64) -> Model {
         score: submission.score,
         at_ms: submission.at_ms.map_or(now_ms, |at_ms| at_ms.min(now_ms)),
         event_id_sent: sent.is_some(),
-        event_id: sent.unwrap_or_else(|| format!("quarantined:{}", random_id())),
+        // A score that its source hands out again is the same one.
+        event_id: sent.unwrap_or_else(|| match &submission.provenance {
+            Some(provenance) => format!("position:{provenance}"),
+            None => format!("quarantined:{}", random_id()),
+        }),
         segments: segments::text(&submission.segments),
         metadata: submission.metadata.as_ref().map(ToString::to_string),
         suspicion: suspicion.name().to_owned(),

@@ -23,6 +23,8 @@ pub enum Records {
     Process,
     /// The acts of the audit log.
     Audit,
+    /// Positions in sources that gave nothing more.
+    Position,
 }
 
 /// The runs that go.
@@ -33,10 +35,21 @@ const RUNS: &str = r#"SELECT "id" FROM "integrity_run" WHERE "started_at_ms" < $
         WHERE "board_no" IS NULL AND "finished_at_ms" IS NOT NULL AND "found" = 0
         HAVING MAX("id") IS NOT NULL)"#;
 
+/// The key of a position in a source.
+const POSITION_KEY: &str =
+    r#""board_no", "layout_since", "partition", "source", "source_partition""#;
+
 impl Records {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Job, Self::Finding, Self::Run, Self::DeadLetter, Self::Process, Self::Audit];
+    pub const ALL: [Self; 7] = [
+        Self::Job,
+        Self::Finding,
+        Self::Run,
+        Self::DeadLetter,
+        Self::Process,
+        Self::Audit,
+        Self::Position,
+    ];
 
     /// Their table.
     pub fn table(self) -> &'static str {
@@ -47,6 +60,7 @@ impl Records {
             Self::DeadLetter => "dead_letter",
             Self::Process => "process",
             Self::Audit => "audit_log",
+            Self::Position => "source_position",
         }
     }
 
@@ -85,6 +99,10 @@ impl Records {
             Self::Audit => {
                 (r#""no""#, r#"SELECT "no" FROM "audit_log" WHERE "at_ms" < $1"#.to_owned())
             }
+            Self::Position => (
+                POSITION_KEY,
+                format!(r#"SELECT {POSITION_KEY} FROM "source_position" WHERE "moved_at_ms" < $1"#),
+            ),
         }
     }
 }

@@ -10,6 +10,10 @@ use url::Url;
 /// The form of an address.
 const EXPECTED: &str = "expected amqp://USER:PASSWORD@HOST/VHOST?queue=QUEUE, kafka://HOST:9092,HOST:9092/TOPIC?group=GROUP or nats://HOST:4222/STREAM?consumer=NAME";
 
+/// The longest name of a source, in bytes: the server takes longer ones, and NATS adds the time at
+/// which a stream was made.
+const SOURCE_NAME_BYTES_MAX: usize = 40;
+
 /// The session of a member of a group of Kafka, in milliseconds: the bounds, and the default.
 const SESSION_MS: std::ops::RangeInclusive<u32> = 1000..=3_600_000;
 const SESSION_DEFAULT_MS: u32 = 45_000;
@@ -35,6 +39,8 @@ pub(crate) struct KafkaAddress {
     pub(crate) servers: String,
     pub(crate) topic: String,
     pub(crate) group: String,
+    /// The name of the source, if the server is to keep positions.
+    pub(crate) source: Option<String>,
     pub(crate) has_tls: bool,
     pub(crate) login: Option<KafkaLogin>,
     /// How long the group waits for a member that says nothing.
@@ -58,6 +64,8 @@ pub(crate) struct NatsAddress {
     pub(crate) stream: String,
     /// The durable consumer, which is made if it is not there.
     pub(crate) consumer: String,
+    /// The name of the source, if the server is to keep positions.
+    pub(crate) source: Option<String>,
     /// The subjects that a new consumer gets; all of the stream by default.
     pub(crate) subject: Option<String>,
     pub(crate) credentials: Option<PathBuf>,
@@ -164,9 +172,11 @@ fn kafka(text: &str, cleartext: &CleartextSettings) -> Result<Address> {
         "it names no topic of 1 to 249 letters, digits, dots, underscores and hyphens"
     );
     let (mut group, mut mechanism, mut session_ms) = (None, None, SESSION_DEFAULT_MS);
+    let mut source = None;
     for (name, value) in place.query_pairs() {
         match &*name {
             "group" => group = Some(value.into_owned()),
+            "source" => source = Some(source_name(&value)?),
             "sasl.mechanism" => mechanism = Some(value.into_owned()),
             "session.timeout.ms" => {
                 session_ms = value
@@ -189,6 +199,7 @@ fn kafka(text: &str, cleartext: &CleartextSettings) -> Result<Address> {
         servers: servers.to_owned(),
         topic,
         group,
+        source,
         has_tls,
         login: kafka_login(login, mechanism)?,
         session_ms,
@@ -211,6 +222,16 @@ fn kafka_login(login: Option<&str>, mechanism: Option<String>) -> Result<Option<
     Ok(Some(KafkaLogin { user: decoded(user), password: decoded(password), mechanism }))
 }
 
+/// The name of a source.
+fn source_name(value: &str) -> Result<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    ensure!(
+        (1..=SOURCE_NAME_BYTES_MAX).contains(&value.len()) && value.chars().all(is_plain),
+        "its source has no name of 1 to {SOURCE_NAME_BYTES_MAX} letters, digits, dots, underscores and hyphens"
+    );
+    Ok(value.to_owned())
+}
+
 fn nats(text: &str, cleartext: &CleartextSettings) -> Result<Address> {
     let (scheme, rest) = text.split_once("://").context("it is no URL")?;
     let (hosts, rest) = rest.split_once('/').context("it names no stream")?;
@@ -222,10 +243,11 @@ fn nats(text: &str, cleartext: &CleartextSettings) -> Result<Address> {
         !name.is_empty() && name.chars().all(is_plain)
     };
     ensure!(is_name(&stream), "it names no stream");
-    let (mut consumer, mut subject, mut credentials) = (None, None, None);
+    let (mut consumer, mut subject, mut credentials, mut source) = (None, None, None, None);
     for (name, value) in place.query_pairs() {
         match &*name {
             "consumer" => consumer = Some(value.into_owned()),
+            "source" => source = Some(source_name(&value)?),
             "subject" => subject = Some(value.into_owned()),
             "credentials" => credentials = Some(PathBuf::from(value.into_owned())),
             _ => bail!("it has an unknown parameter {name}"),
@@ -247,6 +269,7 @@ fn nats(text: &str, cleartext: &CleartextSettings) -> Result<Address> {
         servers,
         stream,
         consumer,
+        source,
         subject,
         credentials,
         may_go_elsewhere,
@@ -291,11 +314,13 @@ mod tests {
             ("amqps://u:p%2F@h:5671/%2f?heartbeat=5", "sc ores")
         );
         let Address::Kafka(address) =
-            parse("kafkas://u:p%2F@a:1,b/t.x?group=g&sasl.mechanism=SCRAM-SHA-256").unwrap()
+            parse("kafkas://u:p%2F@a:1,b/t.x?group=g&source=s-1&sasl.mechanism=SCRAM-SHA-256")
+                .unwrap()
         else {
             panic!("it is of Kafka");
         };
         assert_eq!((&*address.servers, &*address.topic, &*address.group), ("a:1,b", "t.x", "g"));
+        assert_eq!(address.source.as_deref(), Some("s-1"));
         let login = address.login.unwrap();
         assert_eq!((&*login.password, &*login.mechanism), ("p/", "SCRAM-SHA-256"));
         let Address::Nats(address) =
@@ -332,6 +357,8 @@ mod tests {
             ("kafkas://u:cret@h/t?group=g&sasl.mechanism=GSSAPI", "expected PLAIN"),
             ("kafkas://h/t?group=g&session.timeout.ms=1", "expected 1,000 to"),
             ("kafkas://h/t?group=g&acks=0", "unknown parameter acks"),
+            ("kafkas://h/t?group=g&source=a%20b", "its source has no name"),
+            ("tls://h/S?consumer=c&source=", "its source has no name"),
             ("u:cret@h", "expected amqp://"),
             ("", "expected amqp://"),
         ] {

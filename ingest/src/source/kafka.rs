@@ -42,6 +42,7 @@ pub(super) struct Kafka {
     consumer: Option<Arc<StreamConsumer<Group>>>,
     letters: Option<Letters>,
     topic: String,
+    name: Option<String>,
     batch: usize,
     batch_bytes: usize,
     linger: Duration,
@@ -74,6 +75,7 @@ impl Kafka {
             consumer: Some(Arc::new(consumer)),
             letters,
             topic: address.topic.clone(),
+            name: address.source.clone(),
             batch: opening.batch.into(),
             batch_bytes: opening.batch_bytes,
             linger: opening.linger,
@@ -220,6 +222,9 @@ impl Source for Kafka {
         }
         // The group may have moved partitions meanwhile.
         batch.retain(|(delivery, _)| self.has(delivery));
+        if self.name.is_none() {
+            batch.iter_mut().for_each(|(_, message): &mut (_, Message)| message.place = None);
+        }
         let (deliveries, messages) = batch.into_iter().unzip();
         self.deliveries = deliveries;
         if self.deliveries.is_empty() && self.ahead.is_empty() {
@@ -254,6 +259,10 @@ impl Source for Kafka {
             Some(place) => place.send(&self.deliveries, batch, letters).await,
             None => Ok(()),
         }
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     fn keep_interval(&self) -> Duration {

@@ -24,7 +24,7 @@ use super::{
     BROKER_TIMEOUT, DeadLetter, IDLE_TIMEOUT, KEEP_INTERVAL, LETTER_ID, LETTER_TIME,
     LETTERS_AT_ONCE, Lag, Opening, Source, Trouble, lost, read_time,
 };
-use crate::message::Message;
+use crate::message::{Message, Place};
 pub(crate) use consumer::Floor;
 
 /// The prefix of a CloudEvent's attributes in headers.
@@ -41,6 +41,9 @@ pub(super) struct Nats {
     client: Client,
     context: Context,
     consumer: Consumer<Config>,
+    /// The name of the source, if the server keeps positions, and the last sequence that its
+    /// consumer gave a delivery.
+    order: Option<(String, u64)>,
     floor: Arc<Floor>,
     letters: Option<letters::Place>,
     batch: usize,
@@ -84,7 +87,15 @@ impl Nats {
             let is_passing = matches!(error.kind(), GetStreamErrorKind::Request);
             trouble(is_passing, anyhow!("the stream {} cannot be had: {error}", address.stream))
         })?;
-        let consumer = consumer::open(&stream, opening, address).await?;
+        let order = address.source.as_ref().map(|name| {
+            // A stream that is deleted and made again under its name begins at 1.
+            let made_us = stream.cached_info().created.unix_timestamp_nanos() / 1000;
+            (format!("{name}@{made_us}"), 0)
+        });
+        let consumer = match order {
+            Some(_) => consumer::open_in_order(&stream, opening, address).await?,
+            None => consumer::open(&stream, opening, address).await?,
+        };
         let letters = match &opening.dead_letters {
             Some(subject) => Some(letters::open(&context, subject, &consumer, address).await?),
             None => None,
@@ -93,6 +104,7 @@ impl Nats {
             client,
             context,
             consumer,
+            order,
             floor: opening.floor.clone(),
             letters,
             batch: opening.batch.into(),
@@ -100,6 +112,36 @@ impl Nats {
             linger: opening.linger,
             deliveries: vec![],
         })
+    }
+
+    /// Fails unless the last batch follows the one before without a gap, where positions are kept.
+    /// A gap is another process that takes from the same consumer, or a delivery that was lost on
+    /// its way: a new connection begins again behind what is settled.
+    async fn in_order(&mut self) -> Result<(), Trouble> {
+        if self.order.is_none() || self.deliveries.is_empty() {
+            return Ok(());
+        }
+        // Asked after the deliveries: they came from the consumer that this process made, and not
+        // from one that another process has made since, whose numbers might go on by chance.
+        let made = self.consumer.cached_info().created;
+        let info = timeout(BROKER_TIMEOUT, self.consumer.get_info()).await;
+        let info = info.map_err(|_| lost(anyhow!("NATS does not answer")))?.map_err(lost)?;
+        if info.created != made {
+            return Err(lost(anyhow!(
+                "another process has made the consumer again: expected no other process with it"
+            )));
+        }
+        let Some((_, last)) = &mut self.order else { return Ok(()) };
+        for delivery in &self.deliveries {
+            let info = delivery.info().map_err(|error| lost(anyhow!("{error}")))?;
+            if info.consumer_sequence != *last + 1 || info.delivered > 1 {
+                return Err(lost(anyhow!(
+                    "a message of the consumer is missing, or came again: expected no other process with this consumer"
+                )));
+            }
+            *last = info.consumer_sequence;
+        }
+        Ok(())
     }
 
     /// Takes the messages of a request.
@@ -148,7 +190,17 @@ impl Source for Nats {
             let more = consumer.batch().max_messages(missing).max_bytes(room).expires(self.linger);
             self.take(more.messages(), self.linger).await?;
         }
-        self.deliveries.iter().map(message).collect()
+        self.in_order().await?;
+        let mut messages: Vec<Message> =
+            self.deliveries.iter().map(message).collect::<Result<_, Trouble>>()?;
+        if self.order.is_none() {
+            messages.iter_mut().for_each(|message| message.place = None);
+        }
+        Ok(messages)
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.order.as_ref().map(|(name, _)| name.as_str())
     }
 
     async fn settle(&mut self, left: &BTreeSet<usize>) -> Result<usize, Trouble> {
@@ -231,6 +283,7 @@ fn message(delivery: &Delivery) -> Result<Message, Trouble> {
     let at_ms = info.published.unix_timestamp_nanos() / 1_000_000;
     let mut message = Message {
         position: info.stream_sequence.to_string(),
+        place: Some(Place { partition: 0, offset: info.stream_sequence }),
         subject: delivery.subject.to_string(),
         payload: delivery.payload.clone(),
         at_ms: i64::try_from(at_ms).ok(),

@@ -11,10 +11,20 @@ use sha2::{Digest, Sha256};
 use super::{Event, EventKind, EventPlace};
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
+use crate::position::SourcePosition;
 
 /// The version of this format. A later one gets another number, and ids of this one stay as they
 /// are.
-pub const CONTENT_VERSION: u8 = 1;
+const VERSION: u8 = 1;
+
+/// The version of commits that move positions, and of their leaves: as the first one, but the
+/// random bytes are a hash of the positions and of secret bytes.
+const VERSION_OF_POSITIONS: u8 = 2;
+
+/// The version of a commit with these positions.
+pub(super) fn version(positions: &[SourcePosition]) -> u8 {
+    if positions.is_empty() { VERSION } else { VERSION_OF_POSITIONS }
+}
 
 /// The bytes of a leaf.
 pub const LEAF_BYTES: usize = 32;
@@ -122,6 +132,28 @@ pub fn leaf(version: u8, salt: &[u8], event: &Event) -> Result<Leaf> {
     Ok(Sha256::digest(&bytes).into())
 }
 
+/// The random bytes of a commit that moves positions: its own 16 become a hash of the positions and
+/// of its 16 secret ones, so that its id covers the positions, too, and is still its own.
+pub(super) fn with_positions(random: Random, positions: &[SourcePosition]) -> Random {
+    if positions.is_empty() {
+        return random;
+    }
+    let mut bytes = Vec::with_capacity(256);
+    bytes.push(b'P');
+    bytes.extend(&random[16..]);
+    bytes.extend((positions.len() as u32).to_be_bytes());
+    for SourcePosition { board, layout_since, source, source_partition, position } in positions {
+        bytes.extend(board.0.to_be_bytes());
+        bytes.extend(layout_since.to_be_bytes());
+        text(&mut bytes, source.as_str());
+        bytes.extend(source_partition.to_be_bytes());
+        text(&mut bytes, &position.to_text());
+    }
+    let mut bound = random;
+    bound[..16].copy_from_slice(&Sha256::digest(&bytes)[..16]);
+    bound
+}
+
 /// The salt of the event of an index in a commit.
 pub(super) fn salt(random: &Random, index: usize) -> Salt {
     let mut hash = Sha256::new();
@@ -134,11 +166,11 @@ pub(super) fn salt(random: &Random, index: usize) -> Salt {
 }
 
 fn check_version(version: u8) -> Result<()> {
-    if version == CONTENT_VERSION {
+    if (VERSION..=VERSION_OF_POSITIONS).contains(&version) {
         return Ok(());
     }
     Err(Error::corrupt(format!(
-        "the content of a commit has version {version}; this program reads {CONTENT_VERSION}"
+        "the content of a commit has version {version}; this program reads {VERSION} to {VERSION_OF_POSITIONS}"
     )))
 }
 
@@ -240,8 +272,10 @@ mod tests {
         for shown in expected.into_iter().chain([id]) {
             assert!(page.contains(shown), "{shown} is not an example of the page");
         }
-        assert!(Content { version: 2, ..content }.id().is_err());
-        assert!(leaf(2, &salt, &events[0]).is_err());
+        assert_ne!(Content { version: 2, ..content }.id(), content.id());
+        assert_ne!(leaf(2, &salt, &events[0]).unwrap(), leaves[0]);
+        assert!(Content { version: 3, ..content }.id().is_err());
+        assert!(leaf(3, &salt, &events[0]).is_err());
         assert!(leaf(1, &salt[1..], &events[0]).is_err());
         assert!(Content { random: &random[1..], ..content }.id().is_err());
         assert!(Content { leaves: &[0; LEAF_BYTES + 1], ..content }.id().is_err());

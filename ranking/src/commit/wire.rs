@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::content::{from_hex, to_hex};
 use super::{Commit, Event, EventKind, EventPlace};
 use crate::error::{Error, Result};
-use crate::id::{BoardNo, EventId, MemberId, PartitionNo};
+use crate::id::{BoardNo, EventId, MemberId, PartitionNo, SourceName};
 use crate::metadata::Metadata;
+use crate::position::{Position, SourcePosition};
 
 /// The wire form of a commit: one JSON text in the field `c` of a stream entry. Names are short, as
 /// a log has many.
@@ -22,7 +23,13 @@ struct CommitWire {
     r: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     ev: Vec<EventWire>,
+    /// The positions in sources that it moves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    p: Vec<PositionWire>,
 }
+
+/// The board, the generation that began its layout, the source, its partition, the position.
+type PositionWire = (i64, u32, String, u32, String);
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,8 +69,13 @@ const WIRE_VERSION_OF_METADATA: u8 = 3;
 /// The version of those with origins.
 const WIRE_VERSION_OF_ORIGINS: u8 = 4;
 
-fn wire_version(events: &[Event]) -> u8 {
-    if events.iter().any(|event| event.origin.is_some()) {
+/// The version of those with positions.
+const WIRE_VERSION_OF_POSITIONS: u8 = 5;
+
+fn wire_version(Commit { events, positions, .. }: &Commit) -> u8 {
+    if !positions.is_empty() {
+        WIRE_VERSION_OF_POSITIONS
+    } else if events.iter().any(|event| event.origin.is_some()) {
         WIRE_VERSION_OF_ORIGINS
     } else if events.iter().any(|event| event.metadata.is_some()) {
         WIRE_VERSION_OF_METADATA
@@ -87,13 +99,14 @@ impl Commit {
     pub fn to_log(&self) -> String {
         let ev = self.events.iter().map(EventWire::from).collect();
         let wire = CommitWire {
-            v: wire_version(&self.events),
+            v: wire_version(self),
             id: self.id.clone(),
             parent: self.parent.clone(),
             at: self.accepted_at_ms,
             clock: self.clock_ms,
             r: to_hex(&self.random),
             ev,
+            p: self.positions.iter().map(wire_position).collect(),
         };
         serde_json::to_string(&wire).expect("strings and numbers have a JSON form")
     }
@@ -102,7 +115,7 @@ impl Commit {
     /// this version, or of no program of Laurel.
     pub fn other_version(text: &str) -> Option<u64> {
         let wire: AnyWire = serde_json::from_str(text).ok()?;
-        let own = u64::from(WIRE_VERSION)..=u64::from(WIRE_VERSION_OF_ORIGINS);
+        let own = u64::from(WIRE_VERSION)..=u64::from(WIRE_VERSION_OF_POSITIONS);
         Some(wire.v).filter(|version| !own.contains(version))
     }
 
@@ -113,9 +126,9 @@ impl Commit {
     pub fn from_log(seq: u64, text: &str) -> Result<Self> {
         let wire: CommitWire = serde_json::from_str(text)
             .map_err(|error| Error::corrupt(format!("log entry {seq}: {error}")))?;
-        if !(WIRE_VERSION..=WIRE_VERSION_OF_ORIGINS).contains(&wire.v) {
+        if !(WIRE_VERSION..=WIRE_VERSION_OF_POSITIONS).contains(&wire.v) {
             return Err(Error::corrupt(format!(
-                "log entry {seq} has version {}; this program reads {WIRE_VERSION} to {WIRE_VERSION_OF_ORIGINS}",
+                "log entry {seq} has version {}; this program reads {WIRE_VERSION} to {WIRE_VERSION_OF_POSITIONS}",
                 wire.v
             )));
         }
@@ -127,7 +140,8 @@ impl Commit {
         };
         let random = from_hex(&wire.r).and_then(|random| random.try_into().ok());
         let random = random.ok_or_else(altered)?;
-        let commit = Self::new(seq, wire.parent, random, wire.at, wire.clock, events);
+        let positions = wire.p.into_iter().map(position_of).collect::<Result<_>>()?;
+        let commit = Self::new(seq, wire.parent, random, wire.at, wire.clock, events, positions);
         if commit.id == wire.id { Ok(commit) } else { Err(altered()) }
     }
 }
@@ -173,6 +187,22 @@ impl From<&Event> for EventWire {
     }
 }
 
+fn wire_position(moved: &SourcePosition) -> PositionWire {
+    let SourcePosition { board, layout_since, source, source_partition, position } = moved;
+    (board.0, *layout_since, source.to_string(), *source_partition, position.to_text())
+}
+
+fn position_of(wire: PositionWire) -> Result<SourcePosition> {
+    let (board, layout_since, source, source_partition, position) = wire;
+    Ok(SourcePosition {
+        board: BoardNo(board),
+        layout_since,
+        source: SourceName::new(&source)?,
+        source_partition,
+        position: Position::parse(&position)?,
+    })
+}
+
 fn wire_place(EventPlace { partition, seq, index }: EventPlace) -> (u16, u64, u32) {
     (partition.0, seq, index)
 }
@@ -213,12 +243,52 @@ mod tests {
     use super::*;
     use crate::commit::Head;
     use crate::commit::tests::{event, root};
+    use crate::position::tests::position;
     use proptest::prelude::*;
+
+    fn source_position() -> impl Strategy<Value = SourcePosition> {
+        (any::<i64>(), any::<u32>(), "[^\\p{C}]{1,20}", any::<u32>(), position()).prop_map(
+            |(board, layout_since, source, source_partition, position)| SourcePosition {
+                board: BoardNo(board),
+                layout_since,
+                source: SourceName::new(&source).unwrap(),
+                source_partition,
+                position,
+            },
+        )
+    }
+
+    #[test]
+    fn an_id_covers_the_positions_of_its_commit() {
+        let moved = r#"[[1,1,"scores",3,"812.0 !810.0"]]"#;
+        let positions: Vec<PositionWire> = serde_json::from_str(moved).unwrap();
+        let positions = positions.into_iter().map(position_of).collect::<Result<_>>().unwrap();
+        let plain = root().next([7; 32], 5, vec![]);
+        let text = root().next_moving(3, [7; 32], 5, vec![], positions).to_log();
+        assert!(text.contains(r#""v":5"#) && text.contains(moved), "{text}");
+        assert!(!plain.to_log().contains(r#""p""#));
+        assert_eq!(root().next_moving(3, [7; 32], 5, vec![], vec![]), plain);
+        assert_eq!(Commit::other_version(&text), None);
+        assert!(Commit::from_log(1, &text).is_ok());
+        for (part, other) in [
+            ("812", "813"),
+            ("scores", "others"),
+            (r#"s",3"#, r#"s",4"#),
+            ("[1,1", "[1,2"),
+            (" !810.0", ""),
+        ] {
+            let altered = text.replacen(part, other, 1);
+            assert!(altered != text && Commit::from_log(1, &altered).is_err(), "{altered}");
+        }
+        let without = text.replacen(&format!(r#","p":{moved}"#), "", 1);
+        assert!(without != text && Commit::from_log(1, &without).is_err(), "{without}");
+    }
 
     proptest! {
         #[test]
-        fn the_log_gives_back_what_was_written(events in proptest::collection::vec(event(), 0..5), seq in 0..u64::MAX, accepted_at_ms: i64, clock_ms: i64, random: [u8; 32]) {
-            let commit = Head { seq, ..root() }.next_at(clock_ms, random, accepted_at_ms, events);
+        fn the_log_gives_back_what_was_written(events in proptest::collection::vec(event(), 0..5), positions in proptest::collection::vec(source_position(), 0..3), seq in 0..u64::MAX, accepted_at_ms: i64, clock_ms: i64, random: [u8; 32]) {
+            let head = Head { seq, ..root() };
+            let commit = head.next_moving(clock_ms, random, accepted_at_ms, events, positions);
             prop_assert_eq!(Commit::from_log(commit.seq, &commit.to_log()), Ok(commit.clone()));
             for event in commit.events {
                 prop_assert_eq!(Event::from_text(&event.to_text()), Ok(event));
@@ -273,8 +343,8 @@ mod tests {
         let with_origin = root().next([7; 32], 5, vec![Event::from_text(copy).unwrap()]).to_log();
         assert!(with_origin.contains(r#""v":4"#), "{with_origin}");
         assert_eq!(Commit::other_version(&with_origin), None);
-        let later = text.replacen(r#""v":2"#, r#""v":5,"new":[]"#, 1);
-        assert_eq!(Commit::other_version(&later), Some(5));
+        let later = text.replacen(r#""v":2"#, r#""v":6,"new":[]"#, 1);
+        assert_eq!(Commit::other_version(&later), Some(6));
         for foreign in ["", "{}", "null", r#"{"v":3}"#, r#"{"v":"3","id":"","parent":""}"#] {
             assert_eq!(Commit::other_version(foreign), None, "{foreign}");
         }

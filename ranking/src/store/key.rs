@@ -22,6 +22,9 @@
 //!                           as "<start in Unix ms> ready"
 //! laurel:{3}:entrants:12.1  hash of the members who joined a board in a layout, by the generation
 //!                           that began it → the number of their joining, below 0 once they left
+//! laurel:{3}:positions:12.1 hash of the source partitions of which a board in a layout has scores,
+//!                           as 0:scores → the position in it, as "812.0 !810.3"; "count" → their
+//!                           number
 //! laurel:{3}:pace:12:29833333
 //!                           hash of the members with scores on a board in a minute since 1970 →
 //!                           the number of those that are ranked; expires
@@ -81,10 +84,10 @@ impl KeySpace {
     }
 
     /// True for one of the keys of standings, lists of periods, marks of rolling windows, event
-    /// ids, entrants, ranked scores of a minute.
+    /// ids, entrants, positions in sources, ranked scores of a minute.
     pub fn is_of_history(&self, partition: PartitionNo, key: &str) -> bool {
         let is_of = |kind: &&str| key.starts_with(&self.of(partition, kind));
-        ["z:", "periods:", "rolls:", "seen:", "entrants:", "pace:"].iter().any(is_of)
+        ["z:", "periods:", "rolls:", "seen:", "entrants:", "positions:", "pace:"].iter().any(is_of)
     }
 
     /// True for a key that may be in a partition that no deployment has: the owner itself, the
@@ -157,6 +160,28 @@ impl KeySpace {
     /// leaves members behind.
     pub fn entrants(&self, partition: PartitionNo, board: BoardNo, layout_since: u32) -> String {
         self.of(partition, format_args!("entrants:{board}.{layout_since}"))
+    }
+
+    /// Hash: the positions in sources of a board's scores; see
+    /// [`Position`](crate::position::Position). A layout has its own.
+    pub fn positions(&self, partition: PartitionNo, board: BoardNo, layout_since: u32) -> String {
+        self.of(partition, format_args!("positions:{board}.{layout_since}"))
+    }
+
+    /// The hashes that a board has for each layout: its entrants and its positions.
+    pub fn of_layout(
+        &self,
+        partition: PartitionNo,
+        board: BoardNo,
+        layout_since: u32,
+    ) -> [String; 2] {
+        let entrants = self.entrants(partition, board, layout_since);
+        [entrants, self.positions(partition, board, layout_since)]
+    }
+
+    /// The pattern of the keys of a partition's positions of a board.
+    pub fn positions_pattern(&self, partition: PartitionNo, board: BoardNo) -> String {
+        self.of(partition, format_args!("positions:{board}.*"))
     }
 
     /// Hash: the numbers of scores of members that are ranked on a board in a minute since 1970.

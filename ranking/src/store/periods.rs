@@ -16,13 +16,15 @@ const COUNTED_MAX: usize = 5000;
 
 impl Store {
     /// All keys of a board in a partition: standings, lists of periods, marks of rolling windows,
-    /// entrants. `SCAN`: several round trips, O(keys of the server).
+    /// entrants, positions. `SCAN`: several round trips, O(keys of the server).
     pub async fn board_keys(&self, partition: PartitionNo, board: BoardNo) -> Result<Vec<String>> {
         let mut found = self.standings_keys(partition, Some(board)).await?;
         found.extend(self.periods_keys(partition, board).await?);
         found.push(self.keys().rolls(partition, board));
         let entrants = self.keys().entrants_pattern(partition, Some(board));
         found.extend(self.scan(partition, &entrants).await?);
+        let positions = self.keys().positions_pattern(partition, board);
+        found.extend(self.scan(partition, &positions).await?);
         Ok(found)
     }
 

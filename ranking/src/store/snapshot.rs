@@ -50,6 +50,22 @@ fn joined_of(
     Ok(numbers.iter().map(|text| number(text).is_some_and(|number| number > 0)).collect())
 }
 
+/// The newest record of each event id in some buckets.
+fn seen_of(
+    answer: &mut impl Iterator<Item = (redis::Value, String)>,
+    buckets: usize,
+    count: usize,
+) -> Result<Vec<Option<String>>> {
+    let mut seen: Vec<Option<String>> = vec![None; count];
+    for _ in 0..buckets {
+        let found: Vec<Option<String>> = next_of(answer, count)?;
+        for (seen, found) in seen.iter_mut().zip(found) {
+            *seen = seen.take().or(found);
+        }
+    }
+    Ok(seen)
+}
+
 /// Numbers, each 0 where there is none.
 fn numbers_of(
     answer: &mut impl Iterator<Item = (redis::Value, String)>,
@@ -62,10 +78,11 @@ fn numbers_of(
 impl Store {
     /// Reads the state of a partition for a fold, at one moment. One round trip: `EVALSHA` of a
     /// script with `GET`, `XLEN`, an `HMGET` of the marks of boards, seals and members, one for
-    /// each board's rolling windows, one for each board that members join and for each one that
-    /// limits the scores of a minute, one for each bucket of the dedup window, and a `ZMSCORE` for
-    /// each of the standings; O(event ids · buckets + members). One more if the clock of Redis has
-    /// come to another bucket since the last snapshot, and for the first one.
+    /// each board's rolling windows, one for each board that members join, for each one that limits
+    /// the scores of a minute and for each one with places in sources, one for each bucket of the
+    /// dedup window, and a `ZMSCORE` for each of the standings; O(event ids · buckets + members).
+    /// One more if the clock of Redis has come to another bucket since the last snapshot, and for
+    /// the first one.
     ///
     /// # Errors
     /// `NotLevel`, `Unavailable`; `Corrupt` if a key of marks or event ids has a foreign type or
@@ -129,15 +146,11 @@ impl Store {
         let entrants = entrants.map(joined).collect::<Result<_>>()?;
         let pace = |(.., members): &(_, _, Vec<_>)| numbers_of(&mut answer, members.len());
         let paces = wanted.paces.iter().map(pace).collect::<Result<_>>()?;
+        let found = |(.., fields): &(_, _, Vec<_>)| next_of(&mut answer, fields.len());
+        let positions = wanted.positions.iter().map(found).collect::<Result<_>>()?;
         let seals =
             seals.iter().map(|mark| SealMark::parse(mark.as_deref())).collect::<Result<_>>()?;
-        let mut seen: Vec<Option<String>> = vec![None; wanted.seen.len()];
-        for _ in &seen_in {
-            let found: Vec<Option<String>> = next_of(&mut answer, wanted.seen.len())?;
-            for (seen, found) in seen.iter_mut().zip(found) {
-                *seen = seen.take().or(found);
-            }
-        }
+        let seen = seen_of(&mut answer, seen_in.len(), wanted.seen.len())?;
         // A foreign key in the place of standings refuses only what touches those.
         let keys =
             wanted.standings.iter().map(|(_, members)| match next_of(&mut answer, members.len()) {
@@ -156,6 +169,7 @@ impl Store {
             members,
             entrants,
             paces,
+            positions,
             seen,
             keys,
         })
@@ -174,8 +188,10 @@ impl Store {
         let entrants =
             wanted.entrants.iter().map(|(no, since, _)| keys.entrants(partition, *no, *since));
         let paces = wanted.paces.iter().map(|(no, minute, _)| keys.pace(partition, *no, *minute));
+        let positions = wanted.positions.iter();
+        let positions = positions.map(|(no, since, _)| keys.positions(partition, *no, *since));
         let marks = std::iter::once(keys.board_marks(partition));
-        let marks = marks.chain(rolls).chain(entrants).chain(paces);
+        let marks = marks.chain(rolls).chain(entrants).chain(paces).chain(positions);
         marks.chain(seen_in.iter().cloned()).chain(standings).collect()
     }
 
@@ -210,6 +226,9 @@ impl Store {
             for member in members {
                 command.arg(member.as_str());
             }
+        }
+        for (_, _, fields) in &wanted.positions {
+            command.arg("HMGET").arg(fields.len()).arg(fields);
         }
         for bucket in 0..seen_in {
             command.arg("HMGET");

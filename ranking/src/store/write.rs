@@ -325,6 +325,7 @@ impl Store {
             writes.mark_roll(self.keys(), partition, *no, series, *mark);
         }
         writes.set_paces(self.keys(), partition, &folded.paces);
+        writes.move_positions(self.keys(), partition, folded);
         if let Some(commit) = &folded.commit {
             let bucket = (partition, dedup.bucket(commit.clock_ms));
             writes.set_seen(self.keys(), bucket, &folded.seen, dedup);

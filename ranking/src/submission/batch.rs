@@ -8,6 +8,7 @@ mod fairness;
 mod folding;
 pub mod index;
 mod reported;
+mod taking;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,6 +16,7 @@ use self::fairness::want_paces;
 use self::folding::Folding;
 use self::index::{BaseEntry, Begun, Index, Series, TouchedEntry, rolling};
 use self::reported::Reported;
+use self::taking::{Taking, want_positions};
 use crate::board::Board;
 use crate::board::mark::BoardMark;
 use crate::commit::content::Random;
@@ -27,6 +29,7 @@ use crate::submission::{
     FoldOutcome, FoldedBatch, Periods, Snapshot, StandingsChange, Submission, Verdict, Wanted,
 };
 use crate::window::Period;
+use crate::window::roll::RollMark;
 use crate::window::seal::{SealMark, SealName};
 
 /// A batch of submissions to one partition, and the position of each submission's entries among its
@@ -80,6 +83,7 @@ impl Batch {
         }
         let (mut places, entrants) = (vec![], want_entrants(&submissions, &mut wanted));
         want_paces(&submissions, now_ms, &mut wanted);
+        want_positions(&submissions, &mut wanted);
         for submission in &submissions {
             wanted.seen.extend(submission.seen_field());
             let board = &submission.board;
@@ -143,25 +147,21 @@ impl Batch {
     ///
     /// A submission is rejected if it would leave the range of any standings it touches; the fold
     /// goes on as if it were not there. An event id that the snapshot knows, or one earlier in the
-    /// batch, makes a duplicate. `random` is for the new commit alone.
+    /// batch, makes a duplicate. So does a place in a source that was taken, whatever the id.
+    /// `random` is for the new commit alone.
     ///
     /// # Errors
     /// `Corrupt` if the snapshot holds data that this program does not write.
     pub fn fold(&self, snapshot: &Snapshot, random: Random) -> Result<FoldOutcome> {
-        let marks: HashMap<BoardNo, BoardMark> =
-            self.wanted.boards.iter().copied().zip(snapshot.boards.iter().copied()).collect();
-        let is_there = |board: &Board| {
-            let mark = marks.get(&board.no).copied();
-            mark.unwrap_or(BoardMark::Deleted).check(board)
-        };
+        let boards = self.wanted.boards.iter().copied().zip(snapshot.boards.iter().copied());
+        let marks: HashMap<BoardNo, BoardMark> = boards.collect();
+        let is_there =
+            |board: &Board| marks.get(&board.no).unwrap_or(&BoardMark::Deleted).check(board);
         let begun = match self.begun(snapshot, is_there)? {
             Ok(begun) => begun,
             Err(boards) => return Ok(FoldOutcome::Roll(boards)),
         };
-        let is_as_taken = |(name, series): (&(BoardNo, String), &Series)| {
-            begun.get(name).is_none_or(|begun| begun.ms == series.begun.ms)
-        };
-        if !self.series.iter().all(is_as_taken) {
+        if !self.is_as_taken(&begun) {
             return Ok(self.again(&begun, BTreeSet::new()));
         }
         let (mut seen, members) = (self.seen(snapshot)?, self.open_members(snapshot));
@@ -170,24 +170,29 @@ impl Batch {
         let seq = snapshot.head.seq + 1;
         let (mut verdicts, mut events, mut seen_now) = (vec![], vec![], vec![]);
         let (mut moved_on, mut reported) = (BTreeSet::new(), Reported::default());
+        let mut taking = Taking::onto(&self.wanted, snapshot)?;
         for (submission, places) in self.submissions.iter().zip(&self.places) {
             let is_open = is_there(&submission.board);
-            if let Err(error) = is_open.and_then(|()| members[&submission.member].clone()) {
-                verdicts.push(Verdict::Rejected(error));
+            let taken = is_open.as_ref().ok().and_then(|()| taking.verdict(submission));
+            let refused = is_open.and_then(|()| members[&submission.member].clone()).err();
+            if let Some(verdict) = taken.or(refused.map(Verdict::Rejected)) {
+                verdicts.push(taking.noted(submission, verdict));
                 continue;
             }
             let (field, this) = (submission.seen_field(), submission.as_seen(self.now_ms, seq));
             if let Some(first) = field.as_ref().and_then(|field| seen.get(field)) {
-                verdicts.push(first.verdict_on(&this));
+                verdicts.push(taking.noted(submission, first.verdict_on(&this)));
                 continue;
             }
             let joined = self.check_joined(submission, snapshot);
             let place = verdicts.len();
             let admit = |()| reported.admit(&mut folding, place, submission, places, &closed);
             if let Err(error) = joined.and_then(admit) {
-                verdicts.push(submission.board.fair_play.verdict_on(error));
+                let verdict = submission.board.fair_play.verdict_on(error);
+                verdicts.push(taking.noted(submission, verdict));
                 continue;
             }
+            taking.take(submission);
             moved_on.extend(places.iter().flatten().filter_map(|touch| self.series_of(touch)));
             verdicts.push(Verdict::accepted(seq, events.len(), self.now_ms));
             events.push(submission.to_event(self.now_ms));
@@ -200,22 +205,28 @@ impl Batch {
             return Ok(self.again(&begun, folding.unknown));
         }
         let ranked = reported.tell(self, &snapshot.keys, &folding.keys, &mut verdicts)?;
+        let (positions, position_counts) = taking.changes();
         let (head, clock_ms) = (&snapshot.head, snapshot.clock_ms);
-        let commit =
-            (!events.is_empty()).then(|| head.next_at(clock_ms, random, self.now_ms, events));
-        let rolls = begun.into_iter().filter_map(|(name, begun)| {
-            let mark = begun.mark.filter(|_| moved_on.contains(&name))?;
-            Some((name.0, name.1, mark))
-        });
+        let commit = (!events.is_empty())
+            .then(|| head.next_moving(clock_ms, random, self.now_ms, events, positions));
+        taking::name_commit(&mut verdicts, commit.as_ref());
         Ok(FoldOutcome::FoldedBatch(FoldedBatch {
             verdicts,
             commit,
             changes: self.changes(&snapshot.keys, &folding.keys),
             ranked,
-            rolls: rolls.collect(),
+            rolls: marks_of(begun, &moved_on),
             paces: folding.fairness.changes(),
+            position_counts,
             seen: seen_now,
         }))
+    }
+
+    /// True if all series have got as far as the batch took them to be.
+    fn is_as_taken(&self, begun: &HashMap<(BoardNo, String), Begun>) -> bool {
+        self.series
+            .iter()
+            .all(|(name, series)| begun.get(name).is_none_or(|begun| begun.ms == series.begun.ms))
     }
 
     /// For each member, the reason why the partition accepts nothing for it, if there is one.
@@ -329,6 +340,15 @@ impl Batch {
         });
         changes.filter(|change| !change.entries.is_empty()).collect()
     }
+}
+
+/// The marks of those series that were moved on.
+fn marks_of(
+    begun: HashMap<(BoardNo, String), Begun>,
+    moved_on: &BTreeSet<(BoardNo, String)>,
+) -> Vec<(BoardNo, String, RollMark)> {
+    let moved = begun.into_iter().filter(|(name, _)| moved_on.contains(name));
+    moved.filter_map(|((no, series), begun)| Some((no, series, begun.mark?))).collect()
 }
 
 /// Asks which members of boards that one must join have joined. Returns their positions.

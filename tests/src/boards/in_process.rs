@@ -39,6 +39,7 @@ pub fn point(board: &Board, member: &str, event_id: Option<&str>) -> Submission 
         event_id: event_id.map(|id| EventId::new(id).unwrap()),
         segments: vec![],
         metadata: None,
+        provenance: None,
     }
 }
 

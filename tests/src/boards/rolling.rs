@@ -151,6 +151,7 @@ impl World {
                 event_id: Some(EventId::new(&self.ids.to_string()).unwrap()),
                 segments: pick(rng, segments).iter().map(ToString::to_string).collect(),
                 metadata: None,
+                provenance: None,
             };
             let partition = partitions.of_member(&self.board, &member);
             batches.entry(partition).or_default().push((submission, name));

@@ -58,6 +58,14 @@ async fn write_rows(deployment: &Deployment, sql: Sql, young: i64) {
     ))
     .await;
     execute(format!(
+        "INSERT INTO source_position (board_no, layout_since, \"partition\", source, source_partition, position, moved_at_ms) SELECT 1, 1, 0, 's', i, '7.0', {older} - 86400000 FROM {numbers}"
+    ))
+    .await;
+    execute(format!(
+        "INSERT INTO source_position (board_no, layout_since, \"partition\", source, source_partition, position, moved_at_ms) VALUES (1, 1, 0, 't', 0, '7.0', {old})"
+    ))
+    .await;
+    execute(format!(
         "INSERT INTO process (id, holder, host, pid, \"database\", place, started_at_ms, heartbeat_at_ms) VALUES ('x', '', '', 1, '', '', {old}, {old})"
     ))
     .await;
@@ -79,6 +87,7 @@ async fn old_rows_go_in_small_statements_and_the_last_ones_stay() {
             ("process", 1, 1),
             // The token of this test is of today.
             ("audit_log", 1, ROWS),
+            ("source_position", 1, ROWS),
         ];
         for (table, left, deleted) in counts {
             let select = format!("SELECT count(*) FROM {table}");

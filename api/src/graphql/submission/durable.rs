@@ -21,7 +21,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Waits until SQL has the commits of submissions, and returns their outcomes. One that SQL does
 /// not confirm in time has a `TIMEOUT`; one that SQL refused for its content is refused. A
-/// duplicate waits for the commit of the first one.
+/// duplicate waits for the commit of the first one, and one by its position for the commit that had
+/// passed it.
 pub(crate) async fn confirm(
     app: &App,
     partition: PartitionNo,
@@ -34,17 +35,23 @@ pub(crate) async fn confirm(
         Verdict::Accepted { seq, .. } => Some(*seq),
         // Another partition accepted the first one before the board moved, so SQL has it.
         Verdict::Duplicate { seq: ELSEWHERE } => None,
-        Verdict::Duplicate { seq } => Some(*seq),
+        Verdict::Duplicate { seq } | Verdict::Taken { seq, .. } => Some(*seq),
         Verdict::Quarantined { .. } | Verdict::Rejected(_) => None,
     };
     let mut seqs: BTreeSet<u64> = placed.verdicts.iter().filter_map(seq_of).collect();
     // The id of this commit is known: if SQL has it, SQL has all commits before it too.
     let last = own.as_ref().map(|(seq, _)| *seq);
     seqs.extend(last);
+    let taken = placed.verdicts.iter().filter_map(|verdict| match verdict {
+        Verdict::Taken { seq, commit } => Some((*seq, commit.as_str())),
+        _ => None,
+    });
+    let own_id = own.as_ref().map(|(seq, id)| (*seq, id.as_str()));
+    let ids: BTreeMap<u64, &str> = taken.chain(own_id).collect();
     let deadline = Instant::now() + TIMEOUT;
     let mut confirmed = BTreeMap::new();
     for seq in seqs {
-        let id = own.as_ref().filter(|(own, _)| *own == seq).map(|(_, id)| id.as_str());
+        let id = ids.get(&seq).copied();
         confirmed.insert(seq, wait(app, partition, seq, id, deadline).await);
     }
     let lost = duplicates::lost(app, partition, submissions, &placed.verdicts, last);

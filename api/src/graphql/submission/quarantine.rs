@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use entity::member::quarantine::{Kept, QUARANTINED_MAX, Suspect, keep};
-use ranking::submission::Verdict;
+use ranking::submission::{Submission, Verdict};
 
 use super::segments::Segments;
 use super::{Outcome, Sending, read};
@@ -28,12 +28,15 @@ pub(super) async fn keep_all(
     }
     let scores = &sending.input.scores;
     let segments = Segments::of(app, board, scores).await;
+    let provenances = sending.sources.as_ref().map(|of| of.provenances(|_| false));
     let (mut places, mut suspects) = (vec![], vec![]);
     for (place, (index, outcome)) in outcomes.iter_mut().enumerate() {
         let Ok(Verdict::Quarantined { suspicion, message }) = outcome else { continue };
         match read(board, &scores[*index], &segments, state.now_ms) {
             Ok(submission) => {
                 let (suspicion, message) = (*suspicion, message.clone());
+                let provenance = provenances.as_ref().and_then(|of| of[*index].clone());
+                let submission = Submission { provenance, ..submission };
                 places.push(place);
                 suspects.push(Suspect { submission, suspicion, message });
             }

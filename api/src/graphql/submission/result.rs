@@ -37,7 +37,8 @@ pub struct SubmitScoresPayload {
 pub enum SubmitStatus {
     /// The score counts.
     Applied,
-    /// A score with this event id counted before; this one does not count again.
+    /// A score with this event id counted before, or the position was passed before; this one does
+    /// not count again.
     Duplicate,
     /// The score is suspicious: it is kept and not ranked, until a moderator decides.
     Quarantined,
@@ -249,7 +250,9 @@ impl SubmitResult {
                 });
                 (SubmitStatus::Applied, None, accepted)
             }
-            Ok(Verdict::Duplicate { .. }) => (SubmitStatus::Duplicate, None, None),
+            Ok(Verdict::Duplicate { .. } | Verdict::Taken { .. }) => {
+                (SubmitStatus::Duplicate, None, None)
+            }
             Ok(Verdict::Quarantined { suspicion, message }) => {
                 refused(ranking::Error::Suspicious(suspicion, message).into(), true)
             }

@@ -118,7 +118,7 @@ impl Partition<'_> {
                 Err(refused) => return Ok(refused),
             };
             let events = commit.events[index..end].to_vec();
-            let part = Commit { events, ..commit.clone() };
+            let part = Commit { events, positions: vec![], ..commit.clone() };
             let transaction = begin(&self.db).await?;
             let within = self.within(&transaction, boards);
             let tried =

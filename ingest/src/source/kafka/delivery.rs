@@ -4,7 +4,7 @@ use hyper::body::Bytes;
 use rdkafka::message::{BorrowedMessage, Headers, Message as _, OwnedHeaders};
 
 use super::super::{LETTER_ID, LETTER_TIME, read_time};
-use crate::message::Message;
+use crate::message::{Message, Place};
 
 /// The prefix of a CloudEvent's attributes in headers.
 const CLOUD_EVENT: &str = "ce_";
@@ -31,6 +31,10 @@ pub(super) fn read(message: &BorrowedMessage<'_>, turn: u64) -> (Delivery, Messa
     };
     let mut read = Message {
         position: format!("{partition}/{offset}"),
+        place: u32::try_from(partition)
+            .ok()
+            .zip(u64::try_from(offset).ok())
+            .map(|(partition, offset)| Place { partition, offset }),
         subject: message.topic().to_owned(),
         payload: Bytes::copy_from_slice(message.payload().unwrap_or_default()),
         at_ms: message.timestamp().to_millis(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use async_nats::jetstream::consumer::pull::Config;
-use async_nats::jetstream::consumer::{AckPolicy, Consumer, Info};
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, FromConsumer, Info};
 use async_nats::jetstream::context::ConsumerInfoErrorKind;
 use async_nats::jetstream::stream::{ConsumerErrorKind, Stream};
 
@@ -59,25 +59,74 @@ pub(super) async fn open(
     Ok(consumer)
 }
 
+/// The consumer that an address names, deleted and made again behind all that it had settled: what
+/// it has handed out to a process before would come between later messages. It then belongs to this
+/// process alone, as one that took from it before gets nothing more.
+///
+/// The server keeps the positions, so a consumer that is lost between the two steps costs time
+/// only.
+pub(super) async fn open_in_order(
+    stream: &Stream,
+    opening: &Opening,
+    address: &NatsAddress,
+) -> Result<Consumer<Config>, Trouble> {
+    let former = match stream.consumer_info(&address.consumer).await {
+        Ok(_) => Some(open(stream, opening, address).await?),
+        Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => None,
+        // It says what is wrong.
+        Err(_) => return open(stream, opening, address).await,
+    };
+    let next = opening.floor.0.load(Ordering::Relaxed).max(1);
+    let mut config = match former {
+        Some(former) => Config::try_from_consumer_config(former.cached_info().config.clone())
+            .map_err(|error| Trouble::Wrong(anyhow!("{error}")))?,
+        None => config(opening, address),
+    };
+    config.deliver_policy = DeliverPolicy::ByStartSequence { start_sequence: next };
+    let name = &address.consumer;
+    match stream.delete_consumer(name).await {
+        Ok(_) => {}
+        Err(error) => {
+            let is_gone = matches!(stream.consumer_info(name).await, Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound);
+            if !is_gone {
+                return Err(Trouble::Lost(anyhow!(
+                    "the consumer {name} cannot be made again: {error}"
+                )));
+            }
+        }
+    }
+    let consumer = create(stream, config, name).await?;
+    check(&consumer)?;
+    Ok(consumer)
+}
+
+/// The configuration of a new consumer.
+fn config(opening: &Opening, address: &NatsAddress) -> Config {
+    Config {
+        durable_name: Some(address.consumer.clone()),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: ACK_WAIT,
+        max_ack_pending: i64::from(opening.batch) * i64::from(PREFETCH_BATCHES),
+        filter_subject: address.subject.clone().unwrap_or_default(),
+        ..Config::default()
+    }
+}
+
+async fn create(stream: &Stream, config: Config, name: &str) -> Result<Consumer<Config>, Trouble> {
+    stream.create_consumer(config).await.map_err(|error| {
+        let is_passing =
+            matches!(error.kind(), ConsumerErrorKind::TimedOut | ConsumerErrorKind::Request);
+        trouble(is_passing, anyhow!("the consumer {name} cannot be made: {error}"))
+    })
+}
+
 async fn make(
     stream: &Stream,
     opening: &Opening,
     address: &NatsAddress,
 ) -> Result<Consumer<Config>, Trouble> {
     let name = &address.consumer;
-    let config = Config {
-        durable_name: Some(name.clone()),
-        ack_policy: AckPolicy::Explicit,
-        ack_wait: ACK_WAIT,
-        max_ack_pending: i64::from(opening.batch) * i64::from(PREFETCH_BATCHES),
-        filter_subject: address.subject.clone().unwrap_or_default(),
-        ..Config::default()
-    };
-    let made = stream.create_consumer(config).await.map_err(|error| {
-        let is_passing =
-            matches!(error.kind(), ConsumerErrorKind::TimedOut | ConsumerErrorKind::Request);
-        trouble(is_passing, anyhow!("the consumer {name} cannot be made: {error}"))
-    })?;
+    let made = create(stream, config(opening, address), name).await?;
     tracing::warn!(
         "made the consumer {name} of the stream {}: it begins at the first message",
         address.stream
