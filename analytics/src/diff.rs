@@ -21,24 +21,27 @@ mod mending;
 mod part;
 mod proof;
 mod rows;
+mod scope;
 mod second_look;
 mod sets;
+pub(crate) mod shared;
 mod standings_only;
 mod sums;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
 use engine::deployment::Deployment;
+use engine::job::part::Part;
 use entity::board;
 use entity::integrity::{integrity_finding, integrity_proof, integrity_run};
 use entity::sql::insert_chunked;
 use futures::StreamExt;
 use ranking::id::PartitionNo;
-use sea_orm::{ActiveValue::Set, EntityTrait, IntoActiveModel};
+use sea_orm::{ConnectionTrait, IntoActiveModel};
 use tokio::sync::OnceCell;
 
 use crate::diff::finding::{Finding, What, name_wrong_windows};
@@ -51,6 +54,7 @@ pub use found::Found;
 use keys::Keys;
 use part::PartitionDiff;
 use proof::{Proven, Proving};
+use scope::Scope;
 
 /// Rounds of repair: a damaged file, or the limit on findings that a run keeps, may hide further
 /// ones.
@@ -81,6 +85,11 @@ pub struct Arguments {
     /// clean.
     #[arg(long)]
     full: bool,
+    /// The part to compare, K/N: of N processes on any machines, each with its own K from 0 to
+    /// N - 1, each compares its share of the partitions, and repairs it with --repair. All parts
+    /// are one run. A part that ended early is run again, and the others need not be.
+    #[arg(long, value_name = "K/N")]
+    pub(crate) part: Option<Part>,
     /// Assume that Redis has no other clients: dump sorted sets of any size with one command each,
     /// which is faster but blocks Redis.
     #[arg(long)]
@@ -95,9 +104,6 @@ pub enum Against {
     /// The rows of `standing`.
     Standings,
 }
-
-/// The parts of boards to compare, by board number and partition; `None` for all.
-type Scope = Option<BTreeSet<(i64, PartitionNo)>>;
 
 /// The result of a comparison.
 #[derive(Debug, Default)]
@@ -147,47 +153,46 @@ async fn run(
     one: Option<i64>,
     job: &Arc<Job>,
 ) -> Result<Found> {
-    let run = integrity_run::ActiveModel {
-        board_no: Set(one),
-        started_at_ms: Set(deployment.clock.now_ms()),
-        checked: Set(0),
-        found: Set(0),
-        repaired: Set(0),
-        ..Default::default()
-    };
-    let run = integrity_run::Entity::insert(run).exec(&deployment.db).await?;
+    let (db, clock) = (&deployment.db, &deployment.clock);
+    let run_id = integrity_run::begin(db, one, clock.now_ms()).await?;
+    let everywhere = Scope::of(0..=u16::MAX);
     let found = Found {
-        run_id: run.last_insert_id,
-        slugs: rows.iter().map(|row| (row.no, row.slug.clone())).collect(),
-        ..compare_and_repair(deployment, arguments, rows, job).await?
+        run_id,
+        slugs: slugs(rows),
+        ..compare_and_repair(deployment, arguments, rows, &everywhere, job).await?
     };
-    keep(deployment, &found).await?;
+    keep(db, &found, 0).await?;
+    integrity_run::end(db, run_id, clock.now_ms()).await?;
     Ok(found)
 }
 
-async fn keep(deployment: &Deployment, found: &Found) -> Result<()> {
-    let rows = found.findings.iter().enumerate();
-    let rows = rows.map(|(index, finding)| finding.to_row(found.run_id, index).into_active_model());
-    insert_chunked::<integrity_finding::Entity, _>(&deployment.db, rows.collect(), None).await?;
-    let ended = integrity_run::ActiveModel {
-        id: Set(found.run_id),
-        finished_at_ms: Set(Some(deployment.clock.now_ms())),
-        checked: Set(found.checked as i64),
-        found: Set(found.found as i64),
-        repaired: Set(found.repaired() as i64),
-        ..Default::default()
+fn slugs(rows: &[board::Model]) -> HashMap<i64, String> {
+    rows.iter().map(|row| (row.no, row.slug.clone())).collect()
+}
+
+/// Writes findings, with indices from `first` on, and adds the figures to the run.
+async fn keep(db: &impl ConnectionTrait, found: &Found, first: usize) -> Result<()> {
+    let figures = integrity_run::Figures {
+        checked: found.checked as i64,
+        found: found.found as i64,
+        repaired: found.repaired() as i64,
     };
-    integrity_run::Entity::update(ended).exec_without_returning(&deployment.db).await?;
-    Ok(())
+    // The run's row is locked before its findings refer to it: two parts that end at once would
+    // otherwise wait for each other.
+    integrity_run::add(db, found.run_id, figures).await?;
+    let rows = found.findings.iter().zip(first..);
+    let rows = rows.map(|(finding, index)| finding.to_row(found.run_id, index).into_active_model());
+    Ok(insert_chunked::<integrity_finding::Entity, _>(db, rows.collect(), None).await?)
 }
 
 async fn compare_and_repair(
     deployment: &Deployment,
     arguments: &Arguments,
     rows: &[board::Model],
+    everywhere: &Scope,
     job: &Arc<Job>,
 ) -> Result<Found> {
-    let first = compare(deployment, arguments, rows, &None, job).await?;
+    let first = compare(deployment, arguments, rows, everywhere, job).await?;
     let mut found = Found {
         checked: first.checked,
         found: first.findings.count,
@@ -207,7 +212,7 @@ async fn compare_and_repair(
         }
         let mended = mending::mend(deployment, arguments.against, rows, &present, job).await?;
         let parts = present.iter().map(|finding| (finding.board_no, finding.partition));
-        let scope = Some(parts.collect());
+        let scope = everywhere.again(parts.collect());
         let again = compare(deployment, arguments, rows, &scope, job).await?;
         found.proven.again(&again.proven);
         left = again.findings.count;
@@ -265,7 +270,7 @@ async fn compare_once(
     // The history is read after the keys are listed, so it has every event that the keys show.
     let mut keys = Keys::list(deployment, &boards, arguments.board.is_some()).await?;
     for finding in std::mem::take(&mut keys.foreign) {
-        if is_meant(scope, finding.board_no, finding.partition) {
+        if scope.has(finding.board_no, finding.partition) {
             compared.findings.add(finding);
         }
     }
@@ -275,7 +280,7 @@ async fn compare_once(
     let parts: Vec<(usize, PartitionNo)> = parts.collect();
     let options = Options {
         is_history: arguments.against != Some(Against::Standings),
-        may_be_proven: !arguments.full && scope.is_none(),
+        may_be_proven: !arguments.full && !scope.is_again(),
         is_exclusive: arguments.exclusive,
     };
     // The parts of a board share what was read before the first of them.
@@ -302,7 +307,7 @@ async fn compare_once(
     name_wrong_windows(&mut compared.findings.kept);
     if arguments.against != Some(Against::Standings) {
         let partitions = chained(deployment, arguments, &boards, scope);
-        if arguments.full || scope.is_some() {
+        if arguments.full || scope.is_again() {
             compared.changed.extend(&partitions);
         }
         let Compared { changed, findings, .. } = &mut compared;
@@ -361,18 +366,13 @@ fn chained(
     scope: &Scope,
 ) -> BTreeSet<PartitionNo> {
     let of_boards = boards.iter().flat_map(|(_, _, partitions)| partitions).copied();
-    let mut partitions: BTreeSet<PartitionNo> = match scope {
-        Some(scope) => scope.iter().map(|(_, partition)| *partition).collect(),
-        None if arguments.board.is_some() => of_boards.collect(),
-        None => deployment.partitions().map(|partition| partition.no).collect(),
+    let mut partitions = match arguments.board {
+        Some(_) => scope.partitions(of_boards),
+        None => scope.partitions(deployment.partitions().map(|partition| partition.no)),
     };
     // A foreign key in Redis may name a partition that is not there.
     partitions.retain(|no| no.0 < deployment.store.partitions().count());
     partitions
-}
-
-fn is_meant(scope: &Scope, board_no: i64, partition: PartitionNo) -> bool {
-    scope.as_ref().is_none_or(|scope| scope.contains(&(board_no, partition)))
 }
 
 /// Groups findings by board number and partition.

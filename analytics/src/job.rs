@@ -1,5 +1,6 @@
 //! A job: its row in SQL if it changes something, its progress bar on a terminal, its outcome.
 
+pub(crate) mod part;
 pub(crate) mod side_by_side;
 pub(crate) mod stop;
 
@@ -9,7 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use engine::deployment::Deployment;
-use engine::job::{self, Begun, Running};
+use engine::job::shared::RunningPart;
+use engine::job::{self, Begun, Reporter, Running};
+use entity::job::Model;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::sleep;
 
@@ -26,9 +29,24 @@ static IS_QUIET: AtomicBool = AtomicBool::new(false);
 /// A running job.
 pub struct Job {
     /// Its row, if it has one.
-    record: Option<Running>,
+    record: Option<Record>,
     bar: ProgressBar,
     progress: Mutex<Progress>,
+}
+
+/// The row of a job, or that of a part.
+enum Record {
+    Whole(Running),
+    Part(Box<RunningPart>),
+}
+
+impl Record {
+    fn reporter(&self) -> &Reporter {
+        match self {
+            Self::Whole(running) => running.reporter(),
+            Self::Part(running) => running.reporter(),
+        }
+    }
 }
 
 /// An estimate of progress: a job goes through equal parts, and through stages in each.
@@ -56,10 +74,8 @@ impl Job {
     /// If a job that excludes it is running; the message names it.
     pub async fn begin(deployment: &Deployment, kind: &str, board_no: Option<i64>) -> Result<Self> {
         match job::begin(&deployment.db, &deployment.clock, kind, board_no).await? {
-            Begun::Running(running) => Self::new(Some(running)),
-            Begun::Taken(other) => bail!(
-                "another job is running: {other}; run this again when it has ended (at most a minute after its process is gone)"
-            ),
+            Begun::Running(running) => Self::new(Some(Record::Whole(running))),
+            Begun::Taken(other) => bail!(in_the_way(&other)),
         }
     }
 
@@ -68,7 +84,7 @@ impl Job {
         let mut is_reported = false;
         loop {
             match job::begin(&deployment.db, &deployment.clock, kind, None).await? {
-                Begun::Running(running) => return Self::new(Some(running)),
+                Begun::Running(running) => return Self::new(Some(Record::Whole(running))),
                 Begun::Taken(other) if !is_reported => {
                     eprintln!("another job is running: {other}; waiting for it to end");
                     is_reported = true;
@@ -84,7 +100,7 @@ impl Job {
         Self::new(None)
     }
 
-    fn new(record: Option<Running>) -> Result<Self> {
+    fn new(record: Option<Record>) -> Result<Self> {
         let bar = ProgressBar::no_length();
         if IS_QUIET.load(Ordering::Relaxed) {
             bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -110,7 +126,7 @@ impl Job {
         self.bar.reset_eta();
         self.progress().begin_stage(steps);
         if let Some(record) = &self.record {
-            record.at_stage(what.to_owned());
+            record.reporter().at_stage(what.to_owned());
         }
         self.record_progress();
     }
@@ -128,7 +144,7 @@ impl Job {
     /// Those of the outcome, or else of SQL.
     pub async fn end<T: std::fmt::Display>(&self, outcome: Result<T>) -> Result<T> {
         self.bar.finish_and_clear();
-        let Some(record) = &self.record else {
+        let Some(Record::Whole(record)) = &self.record else {
             return outcome;
         };
         let said = match &outcome {
@@ -148,8 +164,21 @@ impl Job {
     fn record_progress(&self) {
         if let Some(record) = &self.record {
             let now = self.progress().share();
-            record.progressed(now);
+            record.reporter().progressed(now);
         }
+    }
+}
+
+/// Says which job is in the way, and for how long.
+fn in_the_way(other: &Model) -> String {
+    match other.parts {
+        None => format!(
+            "another job is running: {other}; run this again when it has ended (at most a minute after its process is gone)"
+        ),
+        Some(parts) => format!(
+            "another job is running: {other}; expected --part K/{parts} for each part that is not done, or this command when it has ended (at most {} minutes after the last of its processes is gone)",
+            job::shared::SILENCE_MS / 60_000
+        ),
     }
 }
 

@@ -281,17 +281,17 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
             let board = find_board(deployment, &job.own.board).await?;
             if let Some(shards) = job.own.shards {
                 print_outcome(json, &reshard::reshard(deployment, &board, shards).await?)?;
+            } else if let Some(part) = job.own.part {
+                let rebuilding =
+                    rebuild::shared::rebuild_part(deployment, &board, job.own.window, part);
+                print_outcome(json, &rebuilding.boxed().await?)?;
             } else {
                 let rebuilt = rebuild::rebuild(deployment, &board, job.own.window).boxed().await?;
                 print_outcome(json, &rebuilt)?;
             }
         }
         Command::Diff(job) => {
-            let found = diff::diff(deployment, &job.own).boxed().await?;
-            print_outcome(json, &found)?;
-            if !found.is_clean() {
-                return Ok(ExitCode::from(DIFFERENCES));
-            }
+            return compare(deployment, &job.own, json).boxed().await;
         }
         Command::Roll(_) => print_outcome(json, &upkeep::roll(deployment).await?)?,
         Command::Seal(_) => print_outcome(json, &upkeep::seal(deployment).await?)?,
@@ -332,6 +332,27 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Compares boards, or a part of them.
+async fn compare(
+    deployment: &Deployment,
+    arguments: &diff::Arguments,
+    json: bool,
+) -> Result<ExitCode> {
+    let is_clean = match arguments.part {
+        Some(part) => {
+            let done = diff::shared::diff_part(deployment, arguments, part).await?;
+            print_outcome(json, &done)?;
+            done.own.is_clean()
+        }
+        None => {
+            let found = diff::diff(deployment, arguments).await?;
+            print_outcome(json, &found)?;
+            found.is_clean()
+        }
+    };
+    Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENCES) })
 }
 
 /// The board with this slug; every board, by slug, if none is named.

@@ -9,6 +9,7 @@ pub(crate) mod arguments;
 pub(crate) mod reshard;
 pub(crate) mod restore;
 mod rows;
+pub(crate) mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,7 +28,7 @@ use ranking::board::Board;
 use ranking::id::PartitionNo;
 use ranking::window::Window;
 use ranking::window::roll::Rolls;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
@@ -35,6 +36,7 @@ use crate::frame::fold;
 use crate::frame::history::{self, History};
 use crate::frame::sorted::Sorted;
 use crate::job::Job;
+use crate::job::part::Figures;
 use crate::job::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 use engine::failpoint;
 
@@ -57,7 +59,7 @@ const BEATEN_MAX: usize = 5;
 
 /// The outcome of a rebuild. Partitions run side by side. The seconds of a step are its share of
 /// the whole: the sum over all partitions, divided by the number of partitions that run at once.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Rebuilt {
     /// Events that were folded.
     events: usize,
@@ -82,8 +84,8 @@ pub struct Rebuilt {
     seconds: f64,
 }
 
-impl Rebuilt {
-    fn with(self, other: Self) -> Self {
+impl Figures for Rebuilt {
+    fn plus(self, other: Self) -> Self {
         Self {
             events: self.events + other.events,
             standings: self.standings + other.standings,
@@ -97,6 +99,10 @@ impl Rebuilt {
             putting_s: self.putting_s + other.putting_s,
             seconds: self.seconds,
         }
+    }
+
+    fn in_seconds(self, seconds: f64) -> Self {
+        Self { seconds, ..self }
     }
 }
 
@@ -135,7 +141,8 @@ pub async fn rebuild_as(
 ) -> Result<Rebuilt> {
     let (board, _) = present(deployment, row.no, window).await?;
     let job = Arc::new(Job::begin(deployment, kind, Some(row.no)).await?);
-    let outcome = all_partitions(deployment, &board, window, &job).await;
+    let partitions = deployment.store.partitions().of_board(&board);
+    let outcome = some_partitions(deployment, &board, window, partitions, &job).await;
     job.end(outcome).await
 }
 
@@ -159,14 +166,14 @@ async fn present(
     Ok((board, windows))
 }
 
-async fn all_partitions(
+async fn some_partitions(
     deployment: &Deployment,
     board: &Board,
     window: Option<Window>,
+    partitions: Vec<PartitionNo>,
     job: &Arc<Job>,
 ) -> Result<Rebuilt> {
     let began = Instant::now();
-    let partitions = deployment.store.partitions().of_board(board);
     let has_failed = Arc::new(AtomicBool::new(false));
     let one = |partition| {
         let (deployment, board, job) = (deployment.clone(), board.clone(), job.clone());
@@ -186,7 +193,7 @@ async fn all_partitions(
     let outcomes: Vec<Result<Rebuilt>> = side_by_side(partitions, at_once, one).collect().await;
     let mut rebuilt = Rebuilt::default();
     for outcome in outcomes {
-        rebuilt = rebuilt.with(outcome?);
+        rebuilt = rebuilt.plus(outcome?);
     }
     let share = |seconds: f64| seconds / at_once as f64;
     Ok(Rebuilt {

@@ -9,20 +9,25 @@
 //! A job on one board and a job of the same kind on all boards do not exclude each other. They need
 //! not: jobs change data only by commits that name the head that they were folded onto. REBUILD and
 //! RESTORE both rebuild a board's standings, and share one lease.
+//!
+//! Several processes may [share](shared) one job.
 
 pub mod holder;
+pub mod part;
+pub mod shared;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sea_orm::entity::prelude::*;
-use sea_orm::{ActiveValue::Set, SqlErr};
+use sea_orm::{ActiveValue::Set, Condition, SqlErr};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use entity::deployment::clock::{Clock, sql_now, sql_now_ms};
 use entity::error::Result;
 use entity::job::{ActiveModel, Column, Entity, Model, REBUILD, RESTORE, State};
+use entity::sql::begin as begin_transaction;
 
 /// The age of a heartbeat by SQL's clock up to which its job counts as running, in milliseconds.
 pub const LEASE_MS: i64 = 60_000;
@@ -59,8 +64,23 @@ pub struct Running {
     db: DatabaseConnection,
     clock: Clock,
     id: i64,
+    reporter: Reporter,
+}
+
+/// Renews the heartbeat of a job or a part, and writes its progress, until it is dropped.
+#[derive(Debug)]
+pub struct Reporter {
     said: Arc<Mutex<Said>>,
     renewal: AbortHandle,
+}
+
+/// A row with a heartbeat.
+#[derive(Debug, Clone, Copy)]
+enum Row {
+    /// A job that one process runs.
+    Job(i64),
+    /// A part of a job.
+    Part { job_id: i64, part: i32 },
 }
 
 /// Progress that a running job reports.
@@ -173,8 +193,8 @@ pub async fn end_dead(db: &DatabaseConnection, now_ms: i64) -> Result<()> {
     Ok(())
 }
 
-/// Ends all jobs of this process as FAILED, because it is stopping and the tasks that did the work
-/// are gone.
+/// Ends all jobs of this process, and parts of jobs, as FAILED: it is stopping, and the tasks that
+/// did the work are gone.
 pub async fn end_own(db: &DatabaseConnection, why: &str, now_ms: i64) -> Result<()> {
     Entity::update_many()
         .set(ended(State::Failed, why, now_ms))
@@ -182,7 +202,7 @@ pub async fn end_own(db: &DatabaseConnection, why: &str, now_ms: i64) -> Result<
         .filter(Column::Holder.eq(holder::own()))
         .exec(db)
         .await?;
-    Ok(())
+    shared::fail_own(db, Condition::all(), why).await
 }
 
 /// The columns of a job that has ended.
@@ -190,7 +210,7 @@ fn ended(state: State, summary: &str, now_ms: i64) -> ActiveModel {
     ActiveModel {
         state: Set(state),
         finished_at_ms: Set(Some(now_ms)),
-        summary: Set(Some(summary.chars().take(SUMMARY_CHARS_MAX).collect())),
+        summary: Set(Some(shortened(summary))),
         running: Set(None),
         holder: Set(None),
         heartbeat_at_ms: Set(None),
@@ -198,30 +218,29 @@ fn ended(state: State, summary: &str, now_ms: i64) -> ActiveModel {
     }
 }
 
+fn shortened(summary: &str) -> String {
+    summary.chars().take(SUMMARY_CHARS_MAX).collect()
+}
+
 impl Running {
     fn new(db: &DatabaseConnection, clock: &Clock, id: i64) -> Self {
-        let said: Arc<Mutex<Said>> = Arc::default();
-        Self {
-            db: db.clone(),
-            clock: clock.clone(),
-            id,
-            renewal: tokio::spawn(renew(db.clone(), id, said.clone())).abort_handle(),
-            said,
-        }
+        let reporter = Reporter::begin(db, Row::Job(id), 0.0);
+        Self { db: db.clone(), clock: clock.clone(), id, reporter }
     }
 
     /// Reports the present stage.
     pub fn at_stage(&self, doing: String) {
-        self.say(|said| said.doing = Some(doing));
+        self.reporter.at_stage(doing);
     }
 
     /// Reports progress, from 0 to 1.
     pub fn progressed(&self, progress: f64) {
-        self.say(|said| said.progress = progress.clamp(said.progress, 1.0));
+        self.reporter.progressed(progress);
     }
 
-    fn say(&self, change: impl FnOnce(&mut Said)) {
-        change(&mut self.said.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Progress and stage.
+    pub fn reporter(&self) -> &Reporter {
+        &self.reporter
     }
 
     /// Ends the job as DONE with its figures, or as FAILED with the reason.
@@ -250,57 +269,124 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Reporter {
+    /// Begins to report, with the progress that the row has.
+    fn begin(db: &DatabaseConnection, row: Row, progress: f64) -> Self {
+        let said = Arc::new(Mutex::new(Said { progress, doing: None }));
+        let renewal = tokio::spawn(renew(db.clone(), row, said.clone())).abort_handle();
+        Self { said, renewal }
+    }
+
+    /// Reports the present stage.
+    pub fn at_stage(&self, doing: String) {
+        self.say(|said| said.doing = Some(doing));
+    }
+
+    /// Reports progress, from 0 to 1.
+    pub fn progressed(&self, progress: f64) {
+        self.say(|said| said.progress = progress.clamp(said.progress, 1.0));
+    }
+
+    fn say(&self, change: impl FnOnce(&mut Said)) {
+        change(&mut self.said.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Drop for Reporter {
     fn drop(&mut self) {
         self.renewal.abort();
     }
 }
 
-/// Renews a job's heartbeat and writes its progress, until it is aborted or another process ends
-/// the job.
-async fn renew(db: DatabaseConnection, id: i64, said: Arc<Mutex<Said>>) {
+/// Renews a heartbeat and writes the progress, until it is aborted or another process ends the job.
+async fn renew(db: DatabaseConnection, row: Row, said: Arc<Mutex<Said>>) {
     let (mut written, mut renewed) = (Said::default(), Instant::now());
+    let mut job_renewed = Instant::now();
     loop {
         sleep(PROGRESS_INTERVAL).await;
         let now = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if now == written && renewed.elapsed() < HEARTBEAT_INTERVAL {
             continue;
         }
-        let row = ActiveModel {
-            progress: Set(now.progress),
-            summary: Set(now.doing.clone()),
-            ..Default::default()
+        let renewing = async {
+            let is_there = row.renew(&db, &now).await?;
+            if let Row::Part { job_id, .. } = row
+                && job_renewed.elapsed() >= HEARTBEAT_INTERVAL
+            {
+                shared::touch(&db, job_id).await?;
+                job_renewed = Instant::now();
+            }
+            Result::<bool>::Ok(is_there)
         };
-        let renewing = Entity::update_many()
-            .set(row)
-            .col_expr(Column::HeartbeatAtMs, Expr::cust(sql_now(db.get_database_backend())))
-            .filter(Column::Id.eq(id))
-            .filter(Column::Running.is_not_null())
-            .exec(&db);
         // A silent connection must not keep the next heartbeat back.
         match timeout(HEARTBEAT_TIMEOUT, renewing).await {
-            Ok(Ok(result)) if result.rows_affected == 0 => return,
-            Ok(Ok(_)) => (written, renewed) = (now, Instant::now()),
-            Ok(Err(error)) => tracing::debug!(%error, job = id, "writing a heartbeat failed"),
-            Err(_) => tracing::debug!(job = id, "writing a heartbeat took too long"),
+            Ok(Ok(false)) => return,
+            Ok(Ok(true)) => (written, renewed) = (now, Instant::now()),
+            Ok(Err(error)) => tracing::debug!(%error, ?row, "writing a heartbeat failed"),
+            Err(_) => tracing::debug!(?row, "writing a heartbeat took too long"),
         }
     }
 }
 
-/// True if the job's process has ended or has been silent for too long, by SQL's clock.
+impl Row {
+    /// Writes a heartbeat and the progress. Returns false if the row is not this process' any more.
+    async fn renew(self, db: &DatabaseConnection, said: &Said) -> Result<bool> {
+        use entity::job::part as of_part;
+        let now = || Expr::cust(sql_now(db.get_database_backend()));
+        let (progress, summary) = (said.progress, said.doing.clone());
+        let renewed = match self {
+            Self::Job(id) => {
+                Entity::update_many()
+                    .col_expr(Column::Progress, Expr::value(progress))
+                    .col_expr(Column::Summary, Expr::value(summary))
+                    .col_expr(Column::HeartbeatAtMs, now())
+                    .filter(Column::Id.eq(id))
+                    .filter(Column::Running.is_not_null())
+                    .exec(db)
+                    .await?
+            }
+            Self::Part { job_id, part } => {
+                of_part::Entity::update_many()
+                    .col_expr(of_part::Column::Progress, Expr::value(progress))
+                    .col_expr(of_part::Column::Summary, Expr::value(summary))
+                    .col_expr(of_part::Column::HeartbeatAtMs, now())
+                    .filter(of_part::Column::JobId.eq(job_id))
+                    .filter(of_part::Column::Part.eq(part))
+                    .filter(of_part::Column::Holder.eq(holder::own()))
+                    .exec(db)
+                    .await?
+            }
+        };
+        Ok(renewed.rows_affected == 1)
+    }
+}
+
+/// True if the job's process has ended or has been silent for too long, by SQL's clock. A job of
+/// several parts waits longer for the next of its processes.
 fn is_dead(job: &Model, now_ms: i64) -> bool {
-    let is_silent = |at_ms: i64| now_ms - at_ms > LEASE_MS;
+    let silence_ms = if job.parts.is_some() { shared::SILENCE_MS } else { LEASE_MS };
+    let is_silent = |at_ms: i64| now_ms - at_ms > silence_ms;
     job.heartbeat_at_ms.is_some_and(is_silent) || job.holder.as_deref().is_some_and(holder::is_gone)
 }
 
-/// Ends a job, unless its own or another process was first.
+/// Ends a job and its parts, unless its own or another process was first.
 async fn end_as_failed(job: &Model, db: &DatabaseConnection, now_ms: i64) -> Result<()> {
-    Entity::update_many()
-        .set(ended(State::Failed, "its process ended without a word", now_ms))
+    let why = match (job.parts, &job.summary) {
+        (None, _) => "its process ended without a word".to_owned(),
+        (Some(_), said) => {
+            format!("no process runs its parts: {}", said.as_deref().unwrap_or("none is done"))
+        }
+    };
+    let transaction = begin_transaction(db).await?;
+    let ended = Entity::update_many()
+        .set(ended(State::Failed, &why, now_ms))
         .filter(Column::Id.eq(job.id))
         .filter(Column::Running.is_not_null())
         .filter(Column::HeartbeatAtMs.eq(job.heartbeat_at_ms))
-        .exec(db)
+        .exec(&transaction)
         .await?;
-    Ok(())
+    if ended.rows_affected > 0 && job.parts.is_some() {
+        entity::job::part::delete_of_job(&transaction, job.id).await?;
+    }
+    Ok(transaction.commit().await?)
 }

@@ -1,5 +1,6 @@
 //! Batch jobs, running and ended.
 
+pub mod part;
 pub mod schedule;
 
 use std::fmt;
@@ -73,6 +74,10 @@ pub struct Model {
     pub holder: Option<String>,
     /// While the job runs, the time of its last heartbeat, in Unix milliseconds.
     pub heartbeat_at_ms: Option<i64>,
+    /// The number of its parts, each run by a process; none if one process runs all of it.
+    pub parts: Option<i32>,
+    /// The terms that the processes of its parts must agree on, as JSON of [`part::Terms`].
+    pub terms: Option<String>,
 }
 
 no_relations!();
@@ -85,6 +90,9 @@ impl fmt::Display for Model {
         write!(f, "{} (job {})", self.kind, self.id)?;
         if let Some(no) = self.board_no {
             write!(f, " of board no {no}")?;
+        }
+        if let Some(parts) = self.parts {
+            write!(f, " in {parts} parts")?;
         }
         write!(f, ", started {seconds} s ago, {percent}% done")?;
         match &self.summary {

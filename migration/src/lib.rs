@@ -20,6 +20,7 @@ mod m20261124_000015_erasures;
 mod m20261125_000016_anonymized;
 mod m20261126_000017_webhooks;
 mod m20261126_000018_positions;
+mod m20261127_000019_job_parts;
 mod statement;
 
 use std::sync::Arc;
@@ -59,6 +60,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261125_000016_anonymized::Migration),
             Box::new(m20261126_000017_webhooks::Migration),
             Box::new(m20261126_000018_positions::Migration),
+            Box::new(m20261127_000019_job_parts::Migration),
         ]
     }
 }
@@ -160,6 +162,7 @@ pub fn tables() -> Vec<String> {
     tables.extend(m20261124_000015_erasures::TABLES.map(str::to_owned));
     tables.extend(m20261126_000017_webhooks::TABLES.map(str::to_owned));
     tables.extend(m20261126_000018_positions::TABLES.map(str::to_owned));
+    tables.extend(m20261127_000019_job_parts::TABLES.map(str::to_owned));
     tables
 }
 

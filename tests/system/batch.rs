@@ -6,6 +6,7 @@ mod generate;
 mod import;
 mod import_formats;
 mod jobs;
+mod parts;
 mod rebuild_faults;
 mod rebuilds;
 mod what_if;

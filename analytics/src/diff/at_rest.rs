@@ -9,7 +9,8 @@ use entity::board;
 use ranking::board::Board;
 use ranking::id::PartitionNo;
 
-use super::{Scope, is_meant, part};
+use super::part;
+use super::scope::Scope;
 
 /// A board at rest, with its row and its partitions to compare.
 pub(super) type AtRest = (board::Model, Board, Vec<PartitionNo>);
@@ -32,7 +33,7 @@ pub(super) async fn boards_at_rest(
         let Some(row) = row else { continue };
         let board = row.to_ranking()?;
         let mut partitions = part::partitions(deployment, &board);
-        partitions.retain(|&partition| is_meant(scope, no, partition));
+        partitions.retain(|&partition| scope.has(no, partition));
         boards.push((row, board, partitions));
     }
     let concerned = boards.iter().flat_map(|(_, _, partitions)| partitions).copied();

@@ -12,7 +12,7 @@ use ranking::board::Board;
 use ranking::id::PartitionNo;
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ActiveEnum, ColumnTrait, EntityTrait, QueryFilter};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::part::small::is_small;
 use super::part::{self, PartitionDiff};
@@ -21,7 +21,7 @@ use super::sums::{Hashed, Sums, sums};
 use super::{Compared, files};
 
 /// The number of partitions that were proven clean, by kind of proof.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Proven {
     /// By digests and sums.
     pub by_digest: usize,

@@ -1,5 +1,6 @@
 //! The options of `rebuild` and `restore`.
 
+use engine::job::part::Part;
 use ranking::window::Window;
 
 /// Options of `rebuild`.
@@ -11,6 +12,11 @@ pub struct RebuildArguments {
     /// The one window to rebuild; by default every window.
     #[arg(long, conflicts_with = "shards")]
     pub window: Option<Window>,
+    /// The part of the board to rebuild, K/N: of N processes on any machines, each with its own K
+    /// from 0 to N - 1, each rebuilds its share of the board's partitions, one a shard. A part that
+    /// ended early is run again, and the others need not be.
+    #[arg(long, value_name = "K/N", conflicts_with = "shards")]
+    pub part: Option<Part>,
     /// Moves the board to another number of shards while people play: a power of two up to the
     /// number of partitions.
     #[arg(long, conflicts_with = "exclusive")]

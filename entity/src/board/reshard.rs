@@ -5,8 +5,8 @@
 
 use sea_orm::sea_query::Expr;
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, Condition, DatabaseConnection, EntityTrait, QueryFilter,
-    UpdateMany,
+    ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DatabaseConnection, DbErr,
+    EntityTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany,
 };
 
 use crate::board;
@@ -154,6 +154,25 @@ impl Reshard {
         let row = board::ActiveModel { reshard: Set(Some(self.to_text())), ..Default::default() };
         renewing(update.set(row), db)
     }
+}
+
+/// The former layouts of one board, or of all boards that ever moved, deleted ones too. A move that
+/// is decided changes them, and nothing else does.
+pub async fn former_layouts(
+    db: &impl ConnectionTrait,
+    no: Option<i64>,
+) -> Result<Vec<(i64, String)>, DbErr> {
+    use board::Column::{FormerLayouts, No};
+    let select = board::Entity::find()
+        .select_only()
+        .columns([No, FormerLayouts])
+        .filter(FormerLayouts.ne("[]"))
+        .order_by_asc(No);
+    let select = match no {
+        Some(no) => select.filter(No.eq(no)),
+        None => select,
+    };
+    select.into_tuple().all(db).await
 }
 
 /// True of the row of a board whose move has a lease that has expired.

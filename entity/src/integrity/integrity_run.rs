@@ -1,7 +1,9 @@
 //! Runs of the integrity diff.
 
+use sea_orm::ActiveValue::Set;
 use sea_orm::QueryOrder;
 use sea_orm::entity::prelude::*;
+use sea_orm::sea_query::ExprTrait;
 
 use crate::sql::first_rows;
 
@@ -27,6 +29,55 @@ pub struct Model {
 }
 
 no_relations!();
+
+/// Inserts a run over one board or all, and returns its number.
+pub async fn begin(
+    db: &impl ConnectionTrait,
+    board_no: Option<i64>,
+    now_ms: i64,
+) -> Result<i64, DbErr> {
+    let run = ActiveModel {
+        board_no: Set(board_no),
+        started_at_ms: Set(now_ms),
+        checked: Set(0),
+        found: Set(0),
+        repaired: Set(0),
+        ..Default::default()
+    };
+    Ok(Entity::insert(run).exec(db).await?.last_insert_id)
+}
+
+/// The figures that comparisons add to their run.
+#[derive(Debug, Clone, Copy)]
+pub struct Figures {
+    /// The number of entries compared.
+    pub checked: i64,
+    /// The number of differences found.
+    pub found: i64,
+    /// The number of differences repaired.
+    pub repaired: i64,
+}
+
+/// Adds figures to a run.
+pub async fn add(db: &impl ConnectionTrait, id: i64, figures: Figures) -> Result<(), DbErr> {
+    let plus = |column: Column, number: i64| Expr::col(column).add(number);
+    Entity::update_many()
+        .col_expr(Column::Checked, plus(Column::Checked, figures.checked))
+        .col_expr(Column::Found, plus(Column::Found, figures.found))
+        .col_expr(Column::Repaired, plus(Column::Repaired, figures.repaired))
+        .filter(Column::Id.eq(id))
+        .exec(db)
+        .await?;
+    Ok(())
+}
+
+/// Ends a run.
+pub async fn end(db: &impl ConnectionTrait, id: i64, now_ms: i64) -> Result<(), DbErr> {
+    let ended =
+        ActiveModel { id: Set(id), finished_at_ms: Set(Some(now_ms)), ..Default::default() };
+    Entity::update(ended).exec_without_returning(db).await?;
+    Ok(())
+}
 
 /// The run of a number.
 pub async fn find(db: &impl ConnectionTrait, id: i64) -> Result<Option<Model>, DbErr> {

@@ -162,23 +162,23 @@ impl CorruptedBoard {
             (
                 "standing",
                 "board_no || ' ' || segment || ' ' || member || ' ' || score || ' ' || rank_key || \
-                    ' ' || partition || ' ' || seq",
+                    ' ' || \"partition\" || ' ' || seq",
             ),
             // Without the commit that corrected an entry last: it is lost with a deleted entry.
             (
                 "sealed_entry",
                 "standings_no || ' ' || member || ' ' || score || ' ' || rank_key || ' ' || \
-                    partition",
+                    \"partition\"",
             ),
             ("sealed_period", "no || ' ' || label || ' ' || corrections"),
             (
                 "archived_entry",
-                "member || ' ' || segment || ' ' || through_seq || ' ' || partition || ' ' || \
+                "member || ' ' || segment || ' ' || through_seq || ' ' || \"partition\" || ' ' || \
                     COALESCE(score, -1) || ' ' || COALESCE(tick, -1) || ' ' || events",
             ),
             (
                 "score_event",
-                "partition || ' ' || seq || ' ' || event_index || ' ' || member || ' ' || \
+                "\"partition\" || ' ' || seq || ' ' || event_index || ' ' || member || ' ' || \
                     COALESCE(score, -1) || ' ' || COALESCE(at_ms, -1)",
             ),
             ("archive_file", "path || sha256 || state"),
