@@ -35,9 +35,9 @@ impl Twemproxy {
         Self { port, child }
     }
 
-    /// The URL of Redis behind it.
-    pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+    /// The address at which it listens.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
     }
 }
 

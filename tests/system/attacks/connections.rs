@@ -161,28 +161,33 @@ async fn slow_requests_end_and_hold_little() {
     }
 }
 
-#[tokio::test]
-async fn answers_that_are_not_read_end() {
-    let server = short().await;
+/// A question with an answer of 6 MB, more than the buffers of the system.
+async fn long_answer(server: &Attacked) -> Attack {
+    // The ids have the slug in them.
     let slug = "l".repeat(64);
     server.api.create_board(json!({ "slug": slug })).await;
     boards::fill(server.api.deployment(), &slug).await;
-    let url = server.api.url();
-    // The ids have the slug in them: 6 MB, which is more than the buffers of the system.
     let fields: String =
         (0..10).map(|number| format!("a{number}:top(first:1000){{nodes{{...ids}}}} ")).collect();
     let ids: String = (0..8).map(|number| format!("b{number}:id ")).collect();
     let query = format!(
         "{{board(slug:\"{slug}\"){{standings{{{fields}}}}}}} fragment ids on Entry {{{ids}}}"
     );
-    let attack = Attack::query("an answer of 6 MB", &query).served();
+    Attack::query("an answer of 6 MB", &query).served()
+}
+
+#[tokio::test]
+async fn answers_that_are_not_read_end() {
+    let server = short().await;
+    let attack = long_answer(&server).await;
+    let url = server.api.url();
     let reply = server.send(&attack).await.unwrap();
     assert_eq!(reply.faults(attack.outcome), [""; 0]);
     let length = reply.bytes.len();
     let attacking = async {
         let mut sockets = vec![];
-        for host in 0..16 {
-            let mut socket = Socket::connect_unread(url, 2 + host % 4).await.unwrap();
+        for host in 2..6 {
+            let mut socket = Socket::connect_unread(url, host).await.unwrap();
             assert!(socket.ask(attack.body()).await);
             sockets.push(socket);
         }
@@ -194,8 +199,29 @@ async fn answers_that_are_not_read_end() {
     };
     let ((), spent) = server.measure(attacking).await;
     println!("answers that are not read: {spent}");
-    assert!(spent.grown_bytes <= GROWTH_BYTES_MAX, "answers that are not read: {spent}");
     assert!(server.is_alive().await, "the server does not answer any more");
+}
+
+#[tokio::test]
+async fn many_answers_that_are_not_read_hold_a_bounded_memory() {
+    let settings = [("LAUREL_QUERY_TIMEOUT_MS", "60000"), ("LAUREL_WRITE_TIMEOUT_MS", "60000")];
+    let server = Attacked::start_with(&[&UNRATED[..], &settings].concat()).await;
+    let attack = long_answer(&server).await;
+    let attacking = async {
+        let mut sockets = vec![];
+        for number in 0..16 {
+            let mut socket =
+                Socket::connect_unread(server.api.url(), 2 + number % 4).await.unwrap();
+            assert!(socket.ask(attack.body()).await);
+            sockets.push(socket);
+        }
+        sockets
+    };
+    let (sockets, spent) = server.measure(attacking).await;
+    println!("16 answers that are not read: {spent}");
+    assert!(spent.grown_bytes <= GROWTH_BYTES_MAX, "{spent}");
+    assert!(server.is_alive().await, "the server does not answer any more");
+    drop(sockets);
 }
 
 #[tokio::test]

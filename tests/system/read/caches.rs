@@ -178,6 +178,7 @@ async fn an_answer_to_a_token_is_kept_for_that_token_alone() {
     })
     .await;
     api.update_board(json!({ "slug": "b", "visibility": "PRIVATE" })).await;
+    api.create_board(json!({ "slug": "other" })).await;
     let of_other = ["--scope", "read", "--boards", "other"];
     let other = deployment.new_token(&of_other).await;
     for _ in 0..20 {

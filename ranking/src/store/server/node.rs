@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionInfo, FromRedisValue, Pipeline, Value};
+use redis::{AsyncConnectionConfig, ConnectionInfo, FromRedisValue, Pipeline, RedisError, Value};
 use tokio::sync::RwLock;
 
 use crate::error::{Error, Result};
@@ -148,13 +148,16 @@ impl Node {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(response_timeout));
-        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-        let mut connection = connecting.await.map_err(away)?;
-        let mut info = redis::cmd("INFO");
-        let info = info.arg("server").query_async(&mut connection);
-        let info: String = match info.await {
-            Ok(info) => info,
-            Err(error) if !error.is_timeout() && self.answers_ping(&config).await => {
+        let meeting = async {
+            let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+            let mut connection = connecting.await?;
+            let mut info = redis::cmd("INFO");
+            let info: String = info.arg("server").query_async(&mut connection).await?;
+            Ok((connection, info))
+        };
+        let (mut connection, info) = match meeting.await {
+            Ok(met) => met,
+            Err(error) if self.answers_ping(&error, &config).await => {
                 return Err(self.keeps_back(&error.to_string()));
             }
             Err(error) => return Err(away(error)),
@@ -169,9 +172,19 @@ impl Node {
         Ok(Link { connection, lane, run_id })
     }
 
-    /// True if a new connection answers `PING`: a server that is gone does not.
-    async fn answers_ping(&self, config: &AsyncConnectionConfig) -> bool {
-        let connecting = self.client.get_multiplexed_async_connection_with_config(config);
+    /// True if a new connection answers `PING` after this error, which a server that is gone or
+    /// silent does not.
+    async fn answers_ping(&self, error: &RedisError, config: &AsyncConnectionConfig) -> bool {
+        if error.is_timeout() || error.is_connection_refusal() {
+            return false;
+        }
+        // The name of the library goes by a command that a proxy may keep back, too.
+        let info = self.info().clone();
+        let settings = info.redis_settings().clone().set_skip_set_lib_name();
+        let Ok(client) = redis::Client::open(info.set_redis_settings(settings)) else {
+            return false;
+        };
+        let connecting = client.get_multiplexed_async_connection_with_config(config);
         let Ok(mut connection) = connecting.await else { return false };
         redis::cmd("PING").exec_async(&mut connection).await.is_ok()
     }
