@@ -2,8 +2,8 @@
 //!
 //! It keeps only answers without errors and without fields that are private or uncacheable by the
 //! hints of the schema, and only for questions that come again: an answer that is asked for once
-//! costs more to keep than it may save. The key of an answer decides whether a request
-//! is accepted, so a request that would be refused finds none.
+//! costs more to keep than it may save. The key of an answer decides whether a request is accepted,
+//! so a request that would be refused finds none.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::pin::pin;

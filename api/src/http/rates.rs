@@ -58,7 +58,8 @@ pub struct Rates {
 }
 
 /// The points that clients without an access token have spent beyond those that became good again
-/// since. Unlike a bucket, it grows while a client is over its limit: a client that goes on like that stays heavy.
+/// since. Unlike a bucket, it grows while a client is over its limit: a client that goes on like
+/// that stays heavy.
 struct Spending {
     by_client: Cache<Client, Arc<Mutex<(f64, Instant)>>>,
     /// The points that become good in a second.
