@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response as HttpResponse;
+use engine::settings::Switch;
 use futures::FutureExt;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
@@ -169,7 +170,8 @@ impl Found {
         }
         let wants_cost = received.wants_cost();
         // Of the tokens of players there may be any number.
-        let may_share = principal.is_none() || is_known(principal.as_deref());
+        let of_token = is_known(principal.as_deref()) && service.token_answers == Switch::On;
+        let may_share = principal.is_none() || of_token;
         let question =
             (may_share && !wants_cost).then(|| AnswerKey::of(&request, principal.clone()));
         if let Some(question) = &question

@@ -45,7 +45,7 @@ pub struct RequestLimits {
     pub answer_bytes_max: u32,
     /// The memory for answers of more than 64 KiB that are kept or sent, in bytes. Further ones are
     /// answered 503.
-    #[arg(long, env = "LAUREL_ANSWERS_BYTES", default_value_t = 48 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1 << 20..=64 << 30))]
+    #[arg(long, env = "LAUREL_ANSWERS_BYTES", default_value_t = 32 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1 << 20..=64 << 30))]
     pub answers_bytes: u64,
     /// The most that one request may cost, in points. A point is about a microsecond of CPU.
     #[arg(long, env = "LAUREL_COST_MAX", default_value_t = 200_000, value_name = "POINTS", value_parser = clap::value_parser!(u32).range(10_000..=100_000_000))]

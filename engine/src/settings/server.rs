@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::limits::Switch;
+
 /// The server's address, and access without a token.
 #[derive(Debug, Clone, clap::Args)]
 pub struct HttpSettings {
@@ -72,8 +74,12 @@ pub struct CacheSettings {
     pub page_cache_bytes: u64,
     /// The memory for whole answers to public queries, in bytes; 0 switches this cache off. By
     /// default it leaves room for the longest answer in the memory for long answers.
-    #[arg(long, env = "LAUREL_ANSWER_CACHE_BYTES", default_value_t = 32 << 20, value_name = "BYTES")]
+    #[arg(long, env = "LAUREL_ANSWER_CACHE_BYTES", default_value_t = 16 << 20, value_name = "BYTES")]
     pub answer_cache_bytes: u64,
+    /// The server keeps answers to access tokens, too, each for its own token: on or off. At off,
+    /// each read with a token asks the stores, but for the first pages of standings.
+    #[arg(long, env = "LAUREL_TOKEN_ANSWERS", default_value = "on", value_name = "SWITCH")]
+    pub token_answers: Switch,
     /// The memory for persisted queries, in bytes; 0 keeps none.
     #[arg(long, env = "LAUREL_PERSISTED_QUERIES_BYTES", default_value_t = 16 << 20, value_name = "BYTES")]
     pub persisted_queries_bytes: u64,

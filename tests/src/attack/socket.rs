@@ -40,6 +40,11 @@ impl Socket {
         self.send(&format!("{}{body}", head(body.len()))).await
     }
 
+    /// Waits until the server has begun to answer, and reads nothing.
+    pub async fn wait_for_answer(&self) {
+        self.0.readable().await.unwrap();
+    }
+
     /// The bytes that the server sends until it closes the connection or so much time is over, and
     /// true if it has closed it.
     pub async fn read(&mut self, patience: Duration) -> (String, bool) {

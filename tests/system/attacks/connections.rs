@@ -161,17 +161,21 @@ async fn slow_requests_end_and_hold_little() {
     }
 }
 
-/// A question with an answer of 6 MB, more than the buffers of the system.
-async fn long_answer(server: &Attacked) -> Attack {
-    // The ids have the slug in them.
+/// A board of a long slug, which is in the ids of its entries.
+async fn long_board(server: &Attacked) -> String {
     let slug = "l".repeat(64);
     server.api.create_board(json!({ "slug": slug })).await;
     boards::fill(server.api.deployment(), &slug).await;
+    slug
+}
+
+/// One of many questions with an answer of 6 MB, more than the buffers of the system.
+fn long_answer(slug: &str, number: usize) -> Attack {
     let fields: String =
         (0..10).map(|number| format!("a{number}:top(first:1000){{nodes{{...ids}}}} ")).collect();
     let ids: String = (0..8).map(|number| format!("b{number}:id ")).collect();
     let query = format!(
-        "{{board(slug:\"{slug}\"){{standings{{{fields}}}}}}} fragment ids on Entry {{{ids}}}"
+        "{{q{number}:board(slug:\"{slug}\"){{standings{{{fields}}}}}}} fragment ids on Entry {{{ids}}}"
     );
     Attack::query("an answer of 6 MB", &query).served()
 }
@@ -179,7 +183,7 @@ async fn long_answer(server: &Attacked) -> Attack {
 #[tokio::test]
 async fn answers_that_are_not_read_end() {
     let server = short().await;
-    let attack = long_answer(&server).await;
+    let attack = long_answer(&long_board(&server).await, 0);
     let url = server.api.url();
     let reply = server.send(&attack).await.unwrap();
     assert_eq!(reply.faults(attack.outcome), [""; 0]);
@@ -206,13 +210,16 @@ async fn answers_that_are_not_read_end() {
 async fn many_answers_that_are_not_read_hold_a_bounded_memory() {
     let settings = [("LAUREL_QUERY_TIMEOUT_MS", "60000"), ("LAUREL_WRITE_TIMEOUT_MS", "60000")];
     let server = Attacked::start_with(&[&UNRATED[..], &settings].concat()).await;
-    let attack = long_answer(&server).await;
+    let slug = long_board(&server).await;
+    // The memory in which an answer is made is there from here on.
+    let attack = long_answer(&slug, 16);
+    assert_eq!(server.send(&attack).await.unwrap().faults(attack.outcome), [""; 0]);
     let attacking = async {
         let mut sockets = vec![];
-        for number in 0..16 {
-            let mut socket =
-                Socket::connect_unread(server.api.url(), 2 + number % 4).await.unwrap();
-            assert!(socket.ask(attack.body()).await);
+        for (number, host) in (2..6).cycle().take(16).enumerate() {
+            let mut socket = Socket::connect_unread(server.api.url(), host).await.unwrap();
+            assert!(socket.ask(long_answer(&slug, number).body()).await);
+            socket.wait_for_answer().await;
             sockets.push(socket);
         }
         sockets

@@ -92,17 +92,17 @@ async fn log_entries_of_a_later_version_are_held_until_their_program_comes() {
     let mut redis = deployment.redis().await;
     let logs: Vec<String> = redis.keys("laurel:*:log").await.unwrap();
     let [log] = &logs[..] else { panic!("{logs:?}") };
-    rewrite(&mut redis, log, "\"v\":2", "\"v\":5").await;
+    rewrite(&mut redis, log, "\"v\":2", "\"v\":9").await;
     let written = entries(&mut redis, log).await;
     // As after a restart of Redis: the partition has to be recovered.
     let head = log.replace(":log", ":head");
     let text: String = redis.get(&head).await.unwrap();
     let () = redis.del(&head).await.unwrap();
-    let api = check_held(&deployment, "of version 5").await;
+    let api = check_held(&deployment, "of version 9").await;
     drop(api);
     assert_eq!(entries(&mut redis, log).await, written, "the log was dropped");
     // Once the entry can be read, it reaches SQL.
-    rewrite(&mut redis, log, "\"v\":5", "\"v\":2").await;
+    rewrite(&mut redis, log, "\"v\":9", "\"v\":2").await;
     let () = redis.set(&head, text).await.unwrap();
     let _api = Api::start(&deployment).await;
     let count = "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event";

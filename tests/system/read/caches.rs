@@ -16,6 +16,9 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::command_counts::{counts, reset_counts};
 use tests::wait::until;
 
+/// Answers to tokens are kept, too, as by default.
+const TOKEN_ANSWERS: &str = "--token-answers=on";
+
 /// How long Redis is silent while equal requests arrive.
 const PAUSE: Duration = Duration::from_millis(600);
 
@@ -27,7 +30,7 @@ const TOP: &str = "
 /// A board with one entry, served by a process that does the background work.
 async fn board() -> (Arc<Deployment>, Api) {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
-    let api = Api::start(&deployment).await;
+    let api = Api::start_with(&deployment, &[TOKEN_ANSWERS]).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "daily" }, { "name": "7d" }] }))
         .await;
     submit_durably(&api, "b", json!([{ "member": "ann", "score": 1, "eventId": "first" }])).await;
@@ -119,7 +122,7 @@ async fn a_write_is_seen_by_every_later_request_beside_many_others() {
 #[tokio::test]
 async fn another_process_write_shows_in_a_moment() {
     let (deployment, api) = board().await;
-    let other = Api::start_with(&deployment, &["--no-workers"]).await;
+    let other = Api::start_with(&deployment, &["--no-workers", TOKEN_ANSWERS]).await;
     for round in 2..6 {
         assert_eq!(seen(&other, TOP).await["standings"]["size"], 1);
         submit(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;
@@ -136,7 +139,7 @@ async fn another_process_write_shows_in_a_moment() {
 #[tokio::test]
 async fn what_is_private_is_not_in_the_shared_cache() {
     let (deployment, api) = board().await;
-    let other = Api::start_with(&deployment, &["--no-workers"]).await;
+    let other = Api::start_with(&deployment, &["--no-workers", TOKEN_ANSWERS]).await;
     let shown = |to: &'static str| api.update_board(json!({ "slug": "b", "visibility": to }));
     let viewer = "{ viewer { scopes } board(slug: \"b\") { id } }";
     for _ in 0..5 {
@@ -191,7 +194,7 @@ async fn an_answer_to_a_token_is_kept_for_that_token_alone() {
 #[tokio::test]
 async fn a_server_that_requires_tokens_does_not_answer_from_memory() {
     let (deployment, _api) = board().await;
-    let closed = ["--no-workers", "--public-reads", "false"];
+    let closed = ["--no-workers", "--public-reads", "false", TOKEN_ANSWERS];
     let api = Api::start_with(&deployment, &closed).await;
     for _ in 0..3 {
         assert_eq!(api.data(TOP, json!({})).await["board"]["title"], "b");
@@ -222,7 +225,7 @@ async fn a_hundred_equal_requests_at_once_are_one_fetch() {
     let (deployment, first) = board().await;
     let nothing = "--answer-cache-bytes=0 --page-cache-bytes=0";
     for settings in ["--cache-age-ms=250", "--cache-age-ms=0", nothing] {
-        let mut arguments = vec!["--no-workers"];
+        let mut arguments = vec!["--no-workers", TOKEN_ANSWERS];
         arguments.extend(settings.split(' '));
         let api = Api::start_with(&deployment, &arguments).await;
         // Each in a window of its own, so that neither finds the other's page.
@@ -263,7 +266,7 @@ async fn a_hundred_equal_requests_at_once_are_one_fetch() {
 #[tokio::test]
 async fn at_age_0_another_process_write_shows_at_once_while_many_ask() {
     let (deployment, api) = board().await;
-    let arguments = ["--no-workers", "--cache-age-ms=0"];
+    let arguments = ["--no-workers", "--cache-age-ms=0", TOKEN_ANSWERS];
     let other = Api::start_with(&deployment, &arguments).await;
     let is_over = AtomicBool::new(false);
     let asking = async || {
