@@ -72,8 +72,6 @@ pub(crate) struct Shared {
     app: SharedApp,
     schemas: Schemas,
     answers: AnswerCache,
-    /// On if answers to access tokens are kept.
-    token_answers: Switch,
     persisted_queries: PersistedQueries,
     checks: Checks,
     admission: Arc<Admission>,
@@ -136,7 +134,6 @@ pub fn routes(
     }
     let service = Service(Arc::new(Shared {
         answers: AnswerCache::new(&app.deployment.store, caches),
-        token_answers: caches.token_answers,
         persisted_queries: PersistedQueries::new(
             caches.persisted_queries_bytes,
             limits.query_bytes_max as usize,

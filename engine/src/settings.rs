@@ -186,10 +186,12 @@ fn unknown_variable() -> Option<String> {
 
 /// The names that are most like one that is none, likeliest first.
 fn likely_names<'n>(unknown: &str, names: &'n BTreeSet<String>) -> Vec<&'n str> {
-    let part = |name: &str| name.trim_start_matches("LAUREL_").to_owned();
-    let unlike = |name: &str| 1.0 - strsim::jaro_winkler(&part(name), &part(unknown));
+    // All of them begin alike, which would count as likeness.
+    let part = |name: &'n str| name.trim_start_matches("LAUREL_");
+    let wanted = unknown.trim_start_matches("LAUREL_");
+    let like = |name: &'n str| strsim::jaro_winkler(part(name), wanted);
     let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
-    names.sort_by(|left, right| unlike(left).total_cmp(&unlike(right)));
+    names.sort_by(|left, right| like(right).total_cmp(&like(left)));
     names.truncate(LIKELY_NAMES);
     names
 }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::response::Answer;
 use crate::access::Principal;
 use crate::cache::shared::{GoodUntil, SharedCache};
-use engine::settings::CacheSettings;
+use engine::settings::{CacheSettings, Switch};
 
 /// The questions that are remembered for the case that they come again.
 const QUESTIONS: usize = 4096;
@@ -27,6 +27,8 @@ const QUESTIONS: usize = 4096;
 pub struct AnswerCache {
     answers: SharedCache<AnswerKey, Answer>,
     questions: Questions,
+    /// On if answers to access tokens are kept.
+    token_answers: Switch,
 }
 
 /// The questions that came last: a hash in each place.
@@ -41,7 +43,8 @@ pub struct AnswerKey {
     query: String,
     operation_name: Option<String>,
     variables: String,
-    principal: Option<Arc<Principal>>,
+    /// The client, as far as the answer depends on it.
+    pub principal: Option<Arc<Principal>>,
 }
 
 impl AnswerKey {
@@ -70,13 +73,22 @@ impl AnswerCache {
         Self {
             answers: SharedCache::new(store, age, caches.answer_cache_bytes, bytes),
             questions: Questions::new(),
+            token_answers: caches.token_answers,
         }
     }
 
-    /// Notes a question that has no answer yet; true if it came before, so that its answer is worth
-    /// keeping.
-    pub fn comes_again(&self, question: &AnswerKey) -> bool {
-        self.questions.comes_again(question)
+    /// The question of a request; `None` if its answer is not kept, as for a player: there may be
+    /// any number of them.
+    pub fn question(
+        &self,
+        request: &Request,
+        principal: Option<&Arc<Principal>>,
+    ) -> Option<AnswerKey> {
+        let is_kept = match principal {
+            None => true,
+            Some(principal) => self.token_answers == Switch::On && !principal.is_player,
+        };
+        is_kept.then(|| AnswerKey::of(request, principal.cloned()))
     }
 
     /// The cached answer, if there is a good one.
@@ -85,14 +97,17 @@ impl AnswerCache {
         Some(fetched.value).filter(Answer::is_for_all)
     }
 
-    /// The cached answer, or else that of `execution`. Once the latter is there, `good_until` says
-    /// how long it is good.
+    /// The cached answer, or else that of `execution`, which is kept if its question came before.
+    /// Once it is there, `good_until` says how long it is good.
     pub async fn find(
         &self,
         question: &AnswerKey,
         good_until: &GoodUntil,
         execution: impl Future<Output = Answer> + Send,
     ) -> Answer {
+        if !self.questions.comes_again(question) {
+            return execution.await;
+        }
         let mut execution = pin!(execution);
         let fetch = async {
             let began = Instant::now();

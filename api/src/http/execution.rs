@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response as HttpResponse;
-use engine::settings::Switch;
 use futures::FutureExt;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
@@ -26,7 +25,6 @@ use tracing::{Instrument, Span};
 
 use self::asked::Asked;
 use super::Service;
-use super::answers::AnswerKey;
 use super::login;
 use super::parameters::Parameters;
 use super::rates::{Client, RetryAfter};
@@ -169,11 +167,10 @@ impl Found {
             return refuse_hash(media_type, error);
         }
         let wants_cost = received.wants_cost();
-        // Of the tokens of players there may be any number.
-        let of_token = is_known(principal.as_deref()) && service.token_answers == Switch::On;
-        let may_share = principal.is_none() || of_token;
-        let question =
-            (may_share && !wants_cost).then(|| AnswerKey::of(&request, principal.clone()));
+        let question = match wants_cost {
+            true => None,
+            false => service.answers.question(&request, principal.as_ref()),
+        };
         if let Some(question) = &question
             && let Some(answer) = service.answers.get(question).await
         {

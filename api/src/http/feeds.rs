@@ -44,7 +44,7 @@ const SEASON_PAUSE: Duration = Duration::from_secs(30);
 
 /// The feeds that anyone has subscribed to.
 pub struct Feeds {
-    by_question: Mutex<HashMap<Question, Weak<Feed>>>,
+    by_question: Mutex<HashMap<AnswerKey, Weak<Feed>>>,
     heavy: Semaphore,
     light: Semaphore,
 }
@@ -59,18 +59,9 @@ impl Default for Feeds {
     }
 }
 
-/// Everything that the answers of a feed depend on.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Question {
-    text: AnswerKey,
-    /// The rights of the client, without the token that they came by, nor the member unless the
-    /// answers depend on it.
-    rights: Option<Arc<Principal>>,
-}
-
 /// A document that is executed after each change of what it follows.
 struct Feed {
-    question: Question,
+    question: AnswerKey,
     service: Service,
     updates: watch::Receiver<Option<Arc<Update>>>,
     /// Told when a client has paid for an answer.
@@ -104,11 +95,12 @@ impl Feeds {
             Ok(memory) => memory,
             Err(error) => return one(Update::refusal(vec![server_error(error)])),
         };
+        // Without the token that they came by, nor the member unless the answers depend on it.
         let rights = principal.map(|principal| {
             let member = principal.member.clone().filter(|_| is_personal);
             Arc::new(Principal { member, ..principal.rights() })
         });
-        let question = Question { text: operation.question(), rights };
+        let question = operation.question(rights);
         let mut feeds = self.lock();
         let known = feeds.get(&question).and_then(Weak::upgrade);
         let living = known.as_ref().filter(|feed| feed.is_living()).cloned();
@@ -127,7 +119,7 @@ impl Feeds {
         unfold(subscribed, Subscribed::next).boxed()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Question, Weak<Feed>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<AnswerKey, Weak<Feed>>> {
         self.by_question.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,11 +129,11 @@ impl Feed {
     fn start(
         service: Service,
         client: Client,
-        question: Question,
+        question: AnswerKey,
         operation: Arc<Operation>,
     ) -> Self {
         let (sender, updates) = watch::channel(None);
-        let asker = (client, question.rights.clone());
+        let asker = (client, question.principal.clone());
         let taken = Arc::new(Notify::new());
         let executing = push(service.clone(), operation, asker, sender, taken.clone());
         let _executing = AbortOnDropHandle::new(tokio::spawn(executing));

@@ -122,9 +122,9 @@ impl Operation {
         PERSONAL.into_iter().any(|field| self.query.contains(field))
     }
 
-    /// Everything that its answers depend on, besides the rights of the client.
-    pub fn question(&self) -> AnswerKey {
-        AnswerKey::of(&self.request(), None)
+    /// Everything that its answers depend on, for a client with some rights.
+    pub fn question(&self, rights: Option<Arc<Principal>>) -> AnswerKey {
+        AnswerKey::of(&self.request(), rights)
     }
 
     /// Executes it once, within the time of a query; in turns if it is costly and anyone's.

@@ -188,13 +188,12 @@ impl Asked {
             charge.answer_points = answer.bytes() as u64 / BYTES_A_POINT;
             answer
         };
-        let Some(question) = question.filter(|_| checked.kind == OperationType::Query) else {
-            return execution.await;
-        };
-        METRICS.answers.misses.inc();
-        match service.answers.comes_again(&question) {
-            true => service.answers.find(&question, &good_until, execution).await,
-            false => execution.await,
+        match question.filter(|_| checked.kind == OperationType::Query) {
+            Some(question) => {
+                METRICS.answers.misses.inc();
+                service.answers.find(&question, &good_until, execution).await
+            }
+            None => execution.await,
         }
     }
 }
