@@ -4,14 +4,14 @@
 //! A row moves in the transaction of the events that moved it. Those of former layouts stay as they
 //! were when the board moved, as later ones begin with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::commit::Commit;
 use ranking::id::{BoardNo, PartitionNo, SourceName};
 use ranking::position::Position;
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
-use sea_orm::{Condition, IntoActiveModel, QueryOrder, QuerySelect};
+use sea_orm::{IntoActiveModel, QuerySelect};
 
 use crate::sql::insert_chunked;
 
@@ -41,6 +41,15 @@ pub struct Model {
 }
 
 no_relations!();
+
+/// Some of the rows.
+#[derive(Debug, Clone, Copy)]
+pub enum Rows {
+    /// Those of a partition.
+    OfPartition(PartitionNo),
+    /// Those of a board, in all of its layouts.
+    OfBoard(BoardNo),
+}
 
 impl Model {
     /// The source and the source partition.
@@ -101,54 +110,31 @@ pub async fn advance(
     insert_chunked::<Entity, _>(db, rows, Some(known)).await
 }
 
-/// Up to `limit` rows of a partition after a row, in the order of their keys.
-pub async fn of_partition_after(
+/// Up to `limit` rows after a row, in the order of their keys.
+pub async fn page_after(
     db: &impl ConnectionTrait,
-    partition: PartitionNo,
+    rows: Rows,
     last: Option<&Model>,
     limit: u64,
 ) -> Result<Vec<Model>, DbErr> {
-    let rows = after(last).filter(Column::Partition.eq(i32::from(partition)));
-    rows.limit(limit).all(db).await
-}
-
-/// Up to `limit` rows of a board after a row, in the order of their keys.
-pub async fn of_board_after(
-    db: &impl ConnectionTrait,
-    board: BoardNo,
-    last: Option<&Model>,
-    limit: u64,
-) -> Result<Vec<Model>, DbErr> {
-    after(last).filter(Column::BoardNo.eq(board.0)).limit(limit).all(db).await
-}
-
-/// The rows after a row, in the order of their keys.
-fn after(last: Option<&Model>) -> Select<Entity> {
-    let mut select = Entity::find();
-    if let Some(last) = last {
-        let keys: [(Column, Value); 5] = [
-            (Column::BoardNo, last.board_no.into()),
-            (Column::LayoutSince, last.layout_since.into()),
-            (Column::Partition, last.partition.into()),
-            (Column::Source, last.source.clone().into()),
-            (Column::SourcePartition, last.source_partition.into()),
-        ];
-        let mut later = Condition::any();
-        for (at, (column, value)) in keys.iter().enumerate() {
-            let mut same = Condition::all();
-            for (column, value) in &keys[..at] {
-                same = same.add(column.eq(value.clone()));
-            }
-            later = later.add(same.add(column.gt(value.clone())));
-        }
-        select = select.filter(later);
+    use Column::{LayoutSince, Source, SourcePartition};
+    let select = Entity::find().filter(match rows {
+        Rows::OfPartition(partition) => Column::Partition.eq(i32::from(partition)),
+        Rows::OfBoard(board) => Column::BoardNo.eq(board.0),
+    });
+    let key = (Column::BoardNo, LayoutSince, Column::Partition, Source, SourcePartition);
+    let mut cursor = select.cursor_by(key);
+    if let Some(Model { board_no, layout_since, partition, source, source_partition, .. }) = last {
+        cursor.after((*board_no, *layout_since, *partition, source.clone(), *source_partition));
     }
-    select
-        .order_by_asc(Column::BoardNo)
-        .order_by_asc(Column::LayoutSince)
-        .order_by_asc(Column::Partition)
-        .order_by_asc(Column::Source)
-        .order_by_asc(Column::SourcePartition)
+    cursor.first(limit).all(db).await
+}
+
+/// The numbers of the boards that have rows.
+pub async fn boards(db: &impl ConnectionTrait) -> Result<BTreeSet<i64>, DbErr> {
+    let select = Entity::find().select_only().column(Column::BoardNo).distinct();
+    let boards: Vec<i64> = select.into_tuple().all(db).await?;
+    Ok(boards.into_iter().collect())
 }
 
 /// Deletes the rows of a board.

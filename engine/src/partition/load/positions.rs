@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use entity::error::Result;
-use entity::history::source_position::{Model, of_board_after, of_partition_after};
+use entity::history::source_position::{self, Model, Rows};
 use ranking::board::Board;
 use ranking::id::BoardNo;
 use ranking::position::{Position, position_field};
@@ -29,23 +29,18 @@ impl Partition<'_> {
         recovery: &Recovery,
         boards: &HashMap<BoardNo, Board>,
     ) -> Result<()> {
-        let mut last = None;
         let mut positions: BTreeMap<BoardNo, ByField> = BTreeMap::new();
-        loop {
-            let page = of_partition_after(&self.db, self.no, last.as_ref(), ROWS_MAX);
-            let page = in_time(page).await?;
-            for row in &page {
-                let board = boards.get(&BoardNo(row.board_no));
-                // Those of a board that moved follow from all of its partitions.
-                let Some(board) = board.filter(|board| !board.has_moved()) else { continue };
-                if let Some((field, position)) = read(row) {
-                    positions.entry(board.no).or_default().insert(field, position);
-                }
+        let take = |row: &Model, field, position| {
+            let board = boards.get(&BoardNo(row.board_no));
+            // Those of a board that moved follow from all of its partitions.
+            if let Some(board) = board.filter(|board| !board.has_moved()) {
+                positions.entry(board.no).or_default().insert(field, position);
             }
-            let Some(end) = page.into_iter().next_back() else { break };
-            last = Some(end);
-        }
-        for board in boards.values().filter(|board| board.has_moved()) {
+        };
+        self.each_position(Rows::OfPartition(self.no), take).await?;
+        let known = in_time(source_position::boards(&self.db)).await?;
+        let has_some = |board: &&Board| board.has_moved() && known.contains(&board.no.0);
+        for board in boards.values().filter(has_some) {
             positions.insert(board.no, self.positions_of(board).await?);
         }
         for (no, positions) in &positions {
@@ -67,18 +62,11 @@ impl Partition<'_> {
     /// the present layout, and for all others what follows from the layout before.
     pub(crate) async fn positions_of(self, board: &Board) -> Result<ByField> {
         let mut rows: BTreeMap<(i32, i32), ByField> = BTreeMap::new();
-        let mut last = None;
-        loop {
-            let page = in_time(of_board_after(&self.db, board.no, last.as_ref(), ROWS_MAX)).await?;
-            for row in &page {
-                if let Some((field, position)) = read(row) {
-                    let of_layout = rows.entry((row.layout_since, row.partition)).or_default();
-                    of_layout.insert(field, position);
-                }
-            }
-            let Some(end) = page.into_iter().next_back() else { break };
-            last = Some(end);
-        }
+        let take = |row: &Model, field, position| {
+            let of_layout = rows.entry((row.layout_since, row.partition)).or_default();
+            of_layout.insert(field, position);
+        };
+        self.each_position(Rows::OfBoard(board.no), take).await?;
         let partitions = self.store.partitions();
         let mut shards_before = 0;
         // The positions of each shard, layout by layout.
@@ -97,6 +85,26 @@ impl Partition<'_> {
         let shards = 0..board.rules.shards;
         let own = shards.filter(|&shard| partitions.of(board, shard) == self.no);
         Ok(own.flat_map(|shard| std::mem::take(&mut by_shard[usize::from(shard)])).collect())
+    }
+
+    /// Takes the field and the position of each row that can be read.
+    async fn each_position(
+        self,
+        rows: Rows,
+        mut take: impl FnMut(&Model, String, Position),
+    ) -> Result<()> {
+        let mut last = None;
+        loop {
+            let page = source_position::page_after(&self.db, rows, last.as_ref(), ROWS_MAX);
+            let page = in_time(page).await?;
+            for row in &page {
+                if let Some((field, position)) = read(row) {
+                    take(row, field, position);
+                }
+            }
+            let Some(end) = page.into_iter().next_back() else { return Ok(()) };
+            last = Some(end);
+        }
     }
 
     /// Sets positions of a board in its present layout.
