@@ -15,7 +15,7 @@ use sea_orm::{ConnectionTrait, DatabaseConnection, EntityTrait, QueryOrder};
 use serde_json::{Value, json};
 
 use tests::api::Api;
-use tests::api::playthrough::{check, play_batch};
+use tests::api::playthrough::{check, play};
 use tests::api::submission::create_board;
 use tests::boards::corruption::CorruptedBoard;
 use tests::clock::now_ms;
@@ -105,17 +105,11 @@ async fn check_beside(sql: Sql) {
         let mut history = History::new(game.board);
         let slug = history.board.slug.clone();
         let (before, meanwhile) = game.events.split_at(30);
-        for batch in before.chunks(6) {
-            play_batch(&mut rng, &api, &mut history, batch).await;
-        }
+        play(&mut rng, &api, &mut history, before).await;
         corrupt(&deployment, &slug).await;
-        let play = async {
-            for batch in meanwhile.chunks(6) {
-                play_batch(&mut rng, &api, &mut history, batch).await;
-            }
-        };
+        let playing = play(&mut rng, &api, &mut history, meanwhile);
         let command = ["rebuild", "--board", &slug];
-        let (outputs, ()) = futures::join!(parts(&deployment, &command, 4), play);
+        let (outputs, ()) = futures::join!(parts(&deployment, &command, 4), playing);
         assert_eq!(all(&told(&outputs, &[0]))["mendedMembers"], 1);
         check(&api, &history).await;
         check_diff(&deployment);

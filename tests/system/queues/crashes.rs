@@ -8,17 +8,8 @@ use tests::queue::{Ingest, Queue};
 use tests::servers::program::signal;
 use tests::servers::redis_cluster::free_port;
 
-use super::game::{Game, is_wanted, kinds, run_once};
+use super::game::{Game, STEPS, crash_at, is_wanted, kinds, run_once};
 use super::operations::Operations;
-
-/// The steps of a batch at which the program is made to crash; the number is that of the batch.
-const STEPS: [&str; 5] = [
-    "ingest-taken:2",
-    "ingest-submitted:2",
-    "ingest-dead-lettered",
-    "ingest-settling:2",
-    "ingest-settled",
-];
 
 #[tokio::test]
 async fn a_score_counts_once_whatever_step_the_program_dies_at() {
@@ -31,10 +22,7 @@ async fn a_score_counts_once_whatever_step_the_program_dies_at() {
         queue.publish(&game.messages).await;
         let ingest = || queue.ingest(&deployment, api.url(), api.token());
         for step in STEPS {
-            let mut command = ingest();
-            command.arg("--once").env("CRASH_AT", step);
-            let (status, log) = Ingest::start(&deployment, command).wait().await;
-            assert_eq!(status.code(), None, "{kind:?} does not die at {step}: {log}");
+            crash_at(step, &deployment, ingest()).await;
         }
         run_once(ingest());
         game.check(&api, &queue).await;

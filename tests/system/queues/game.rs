@@ -2,17 +2,28 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use tests::api::Api;
-use tests::queue::{Kind, Letter, Queue, Sent};
+use tests::deployment::Deployment;
+use tests::queue::{Ingest, Kind, Letter, Queue, Sent};
 
 /// The members of a game.
 const MEMBERS: usize = 60;
 
 /// Every how many messages there is poison.
 const POISON: usize = 50;
+
+/// The steps of a batch at which the program is made to crash; the number is that of the batch.
+pub(super) const STEPS: [&str; 5] = [
+    "ingest-taken:2",
+    "ingest-submitted:2",
+    "ingest-dead-lettered",
+    "ingest-settling:2",
+    "ingest-settled",
+];
 
 /// A page of the standings.
 const TOP: &str =
@@ -158,6 +169,13 @@ impl Game {
             .collect();
         assert_eq!(told, self.scores);
     }
+}
+
+/// Runs the program until it dies at a step.
+pub(super) async fn crash_at(step: &str, deployment: &Arc<Deployment>, mut command: Command) {
+    command.arg("--once").env("CRASH_AT", step);
+    let (status, log) = Ingest::start(deployment, command).wait().await;
+    assert_eq!(status.code(), None, "it does not die at {step}: {log}");
 }
 
 /// Runs the program until the queue is empty; returns its output.

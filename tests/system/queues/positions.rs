@@ -11,16 +11,7 @@ use tests::queue::{Ingest, Kind, Queue, Sent, ingest_from};
 use tests::servers::program::signal;
 use tests::servers::redis_cluster::free_port;
 
-use super::game::{Game, has_tansu, run_once};
-
-/// The steps of a batch at which the program is made to crash; the number is that of the batch.
-const STEPS: [&str; 5] = [
-    "ingest-taken:2",
-    "ingest-submitted:2",
-    "ingest-dead-lettered",
-    "ingest-settling:2",
-    "ingest-settled",
-];
+use super::game::{Game, STEPS, crash_at, has_tansu, run_once};
 
 /// The brokers whose messages have places.
 fn kinds() -> Vec<Kind> {
@@ -48,10 +39,7 @@ async fn a_score_without_an_id_counts_once_whatever_step_the_program_dies_at() {
         queue.publish(&game.messages).await;
         let ingest = |from: &str| ingest_from(from, &deployment, api.url(), api.token());
         for (number, step) in STEPS.into_iter().enumerate() {
-            let mut command = ingest(&from(&queue));
-            command.arg("--once").env("CRASH_AT", step);
-            let (status, log) = Ingest::start(&deployment, command).wait().await;
-            assert_eq!(status.code(), None, "{kind:?} does not die at {step}: {log}");
+            crash_at(step, &deployment, ingest(&from(&queue))).await;
             if number == 2 {
                 deployment.flush_redis().await;
             }
@@ -62,7 +50,7 @@ async fn a_score_without_an_id_counts_once_whatever_step_the_program_dies_at() {
         deployment.flush_redis().await;
         let told = run_once(ingest(&set_back(&queue, "other")));
         assert!(told.contains(" 0 scores applied"), "{kind:?}: {told}");
-        // No letter is told again of a score that was refused and is settled.
+        // The program writes no second letter for a score that was refused and is settled.
         game.check_scores(&api).await;
     }
 }
