@@ -7,6 +7,7 @@ mod limits;
 mod log;
 mod metrics;
 mod office;
+mod overlaps;
 mod page;
 mod partitions;
 mod persisted_queries;

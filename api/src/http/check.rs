@@ -7,6 +7,7 @@
 
 mod arguments;
 pub(crate) mod cost;
+mod overlaps;
 mod subscription;
 mod text;
 pub(crate) mod types;
@@ -120,6 +121,9 @@ impl Checks {
         let cost = cost::of(&document, &request.variables, &self.limits).map_err(server_error)?;
         if cost.introspects {
             self.allow_introspection(has_token).map_err(server_error)?;
+        }
+        if !document.is_valid.load(Ordering::Relaxed) {
+            overlaps::check(&document)?;
         }
         let kind = kind(&document, operation_name);
         request.set_parsed_query(document.parsed.clone());

@@ -84,7 +84,8 @@ pub fn path_of(
     usages.find(|usage| usage.variable == variable).map(|usage| usage.path)
 }
 
-fn root_of(operation: OperationType) -> &'static str {
+/// The type that an operation selects on.
+pub(super) fn root_of(operation: OperationType) -> &'static str {
     match operation {
         OperationType::Query => "Query",
         OperationType::Mutation => "Mutation",
@@ -327,7 +328,7 @@ fn is_within(of: &BaseType, needed: &BaseType) -> bool {
 }
 
 /// The name of a type, or of the items of its lists.
-fn named(of: &Type) -> &str {
+pub(super) fn named(of: &Type) -> &str {
     match &of.base {
         BaseType::Named(name) => name,
         BaseType::List(item) => named(item),

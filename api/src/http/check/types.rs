@@ -1,6 +1,6 @@
 //! The types of the schema, for checks of requests and answers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use async_graphql::Positioned;
@@ -15,6 +15,7 @@ pub static TYPES: LazyLock<Types> = LazyLock::new(Types::of_schema);
 pub struct Types {
     /// The fields of objects and interfaces.
     fields: HashMap<Name, HashMap<Name, Field>>,
+    interfaces: HashSet<Name>,
     input_objects: HashMap<Name, Inputs>,
     enums: HashMap<Name, Vec<Name>>,
 }
@@ -49,7 +50,10 @@ impl Types {
             let name = of.node.name.node;
             let fields = match of.node.kind {
                 TypeKind::Object(object) => object.fields,
-                TypeKind::Interface(interface) => interface.fields,
+                TypeKind::Interface(interface) => {
+                    types.interfaces.insert(name.clone());
+                    interface.fields
+                }
                 TypeKind::InputObject(object) => {
                     types.input_objects.insert(name, inputs(object.fields));
                     continue;
@@ -74,6 +78,16 @@ impl Types {
     /// A field of an object or interface; `None` if there is no such field.
     pub fn field(&self, type_name: &str, field: &str) -> Option<&Field> {
         self.fields.get(type_name)?.get(field)
+    }
+
+    /// True for objects and interfaces.
+    pub fn is_composite(&self, type_name: &str) -> bool {
+        self.fields.contains_key(type_name)
+    }
+
+    /// True for an interface.
+    pub fn is_interface(&self, type_name: &str) -> bool {
+        self.interfaces.contains(type_name)
     }
 
     /// The fields of an input object; `None` if there is no such type.
