@@ -76,7 +76,8 @@ fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> Result<()> {
     let Arguments { once, ingest: settings, cleartext, log } = arguments;
-    log.start("info")?;
+    // The client of RabbitMQ logs each error that it returns.
+    log.start("info,lapin=off")?;
     // Other crates of the build may bring a second provider, and then none is the default.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let stop = Stop::new().context("signals cannot be caught")?;

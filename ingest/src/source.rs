@@ -152,7 +152,7 @@ impl Opening {
     /// True if the server is to keep positions of the source.
     pub(crate) fn keeps_positions(&self) -> bool {
         match &self.address {
-            Address::RabbitMq(_) => false,
+            Address::RabbitMq(address) => address.stream.is_some(),
             Address::Kafka(address) => address.source.is_some(),
             Address::Nats(address) => address.source.is_some(),
         }

@@ -39,7 +39,10 @@ const ACK_WAIT: Duration = Duration::from_secs(1);
 pub enum Kind {
     Kafka,
     Nats,
+    /// A quorum queue.
     RabbitMq,
+    /// A stream, of which the server has to keep positions.
+    RabbitMqStream,
 }
 
 /// A message to publish.
@@ -63,6 +66,7 @@ pub enum Queue {
     Kafka(Kafka),
     Nats(Nats),
     RabbitMq(RabbitMq),
+    RabbitMqStream(RabbitMq),
 }
 
 impl Queue {
@@ -72,6 +76,7 @@ impl Queue {
             Kind::Kafka => Self::Kafka(Kafka::start(deployment.path("kafka"))),
             Kind::Nats => Self::Nats(Nats::start(deployment.path("nats"))),
             Kind::RabbitMq => Self::RabbitMq(RabbitMq::start()),
+            Kind::RabbitMqStream => Self::RabbitMqStream(RabbitMq::start()),
         };
         match &queue {
             Self::Kafka(server) => kafka::create_topics(server).await,
@@ -95,11 +100,12 @@ impl Queue {
                     }
                 }
             }
-            Self::RabbitMq(_) => {
+            Self::RabbitMq(_) | Self::RabbitMqStream(_) => {
                 let (_connection, channel) = queue.channel().await;
-                for name in [SCORES, DEAD] {
+                let of_scores = if kind == Kind::RabbitMq { "quorum" } else { "stream" };
+                for (name, kind) in [(SCORES, of_scores), (DEAD, "quorum")] {
                     let mut arguments = FieldTable::default();
-                    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+                    arguments.insert("x-queue-type".into(), AMQPValue::LongString(kind.into()));
                     let options = QueueDeclareOptions { durable: true, ..Default::default() };
                     channel.queue_declare(name.into(), options, arguments).await.unwrap();
                 }
@@ -114,6 +120,9 @@ impl Queue {
             Self::Kafka(server) => kafka::url(server),
             Self::Nats(server) => format!("{}/{SCORES}?consumer=laurel", server.url()),
             Self::RabbitMq(server) => format!("{}/%2f?queue={SCORES}", server.url()),
+            Self::RabbitMqStream(server) => {
+                format!("{}/%2f?queue={SCORES}&offsets=laurel", server.url())
+            }
         }
     }
 
@@ -142,7 +151,7 @@ impl Queue {
                     }
                 }
             }
-            Self::RabbitMq(_) => {
+            Self::RabbitMq(_) | Self::RabbitMqStream(_) => {
                 let (_connection, channel) = self.channel().await;
                 let mut confirms = vec![];
                 for message in messages {
@@ -164,7 +173,7 @@ impl Queue {
     pub async fn publish_in_order(&self, messages: &[Sent]) {
         match self {
             Self::Kafka(server) => kafka::publish(server, messages, Some(0)).await,
-            Self::Nats(_) | Self::RabbitMq(_) => self.publish(messages).await,
+            _ => self.publish(messages).await,
         }
     }
 
@@ -181,7 +190,7 @@ impl Queue {
                 server.restart();
                 self.jetstream().await;
             }
-            Self::RabbitMq(server) => {
+            Self::RabbitMq(server) | Self::RabbitMqStream(server) => {
                 server.kill();
                 server.restart();
                 self.channel().await;
@@ -210,7 +219,9 @@ impl Queue {
 
     /// A channel with confirms, once RabbitMQ answers.
     pub async fn channel(&self) -> (Connection, Channel) {
-        let Self::RabbitMq(server) = self else { panic!("it is no RabbitMQ") };
+        let (Self::RabbitMq(server) | Self::RabbitMqStream(server)) = self else {
+            panic!("it is no RabbitMQ")
+        };
         let url = format!("{}/%2f", server.url());
         until("RabbitMQ answers", async || {
             let connection =

@@ -26,8 +26,9 @@ pub struct IngestSettings {
     /// kafkas://HOST:9092,HOST:9092/TOPIC?group=GROUP for Kafka; nats:// or
     /// tls://HOST:4222/STREAM?consumer=NAME for NATS JetStream, with subject=FILTER and
     /// credentials=FILE if need be. With source=NAME, the server keeps positions of a topic or a
-    /// stream, so that scores count once for good. The way there is encrypted or does not leave
-    /// this machine, unless LAUREL_ALLOW_CLEARTEXT is true.
+    /// stream, so that scores count once for good; a stream of RabbitMQ needs offsets=QUEUE, too.
+    /// The way there is encrypted or does not leave this machine, unless LAUREL_ALLOW_CLEARTEXT is
+    /// true.
     #[arg(long, env = "LAUREL_INGEST_FROM", hide_env_values = true, value_name = "URL")]
     pub from: Option<Secret>,
     /// The server that takes the scores. The way there is encrypted or does not leave this machine,

@@ -1,11 +1,15 @@
 //! Addresses of queues: a broker, a queue or a stream, and how to get at it.
 
+mod rabbitmq;
+
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use engine::settings::CleartextSettings;
 use engine::settings::redacted::Redacted;
 use url::Url;
+
+pub(crate) use rabbitmq::{RabbitMqAddress, StreamAddress};
 
 /// The form of an address.
 const EXPECTED: &str = "expected amqp://USER:PASSWORD@HOST/VHOST?queue=QUEUE, kafka://HOST:9092,HOST:9092/TOPIC?group=GROUP or nats://HOST:4222/STREAM?consumer=NAME";
@@ -24,13 +28,6 @@ pub(crate) enum Address {
     RabbitMq(RabbitMqAddress),
     Kafka(KafkaAddress),
     Nats(NatsAddress),
-}
-
-/// A queue of RabbitMQ.
-pub(crate) struct RabbitMqAddress {
-    /// The broker, as its client takes it.
-    pub(crate) url: String,
-    pub(crate) queue: String,
 }
 
 /// A topic of Kafka.
@@ -73,12 +70,6 @@ pub(crate) struct NatsAddress {
     pub(crate) may_go_elsewhere: bool,
 }
 
-impl std::fmt::Debug for RabbitMqAddress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "queue {} of {}", self.queue, Redacted(&self.url))
-    }
-}
-
 impl std::fmt::Debug for KafkaAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "topic {}, group {}", self.topic, self.group)
@@ -102,7 +93,7 @@ impl Address {
         let invalid = |why: &str| format!("invalid LAUREL_INGEST_FROM {shown}: {why}");
         let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
         match scheme {
-            "amqp" | "amqps" => rabbitmq(text, cleartext).with_context(|| invalid(EXPECTED)),
+            "amqp" | "amqps" => rabbitmq::parse(text, cleartext).with_context(|| invalid(EXPECTED)),
             "nats" | "tls" => nats(text, cleartext).with_context(|| invalid(EXPECTED)),
             "kafka" | "kafkas" => kafka(text, cleartext).with_context(|| invalid(EXPECTED)),
             _ => bail!(invalid(EXPECTED)),
@@ -125,32 +116,6 @@ fn host(place: &str) -> &str {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         _ => place,
     }
-}
-
-fn rabbitmq(text: &str, cleartext: &CleartextSettings) -> Result<Address> {
-    let mut url = Url::parse(text).map_err(|_| anyhow::anyhow!("it is no URL"))?;
-    let pairs: Vec<(String, String)> =
-        url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
-    url.set_query(None);
-    let mut queue = None;
-    for (name, value) in pairs {
-        match name.as_str() {
-            "queue" => queue = Some(value),
-            // Its client knows these, and fails at others without a word.
-            "heartbeat" | "connection_timeout" | "frame_max" | "channel_max" => {
-                url.query_pairs_mut().append_pair(&name, &value);
-            }
-            _ => bail!("it has an unknown parameter {name}"),
-        }
-    }
-    let queue = queue.filter(|queue| !queue.is_empty()).context("it names no queue")?;
-    ensure!(queue.len() <= 255, "its queue has more than 255 bytes");
-    if url.scheme() == "amqp" {
-        // Its client goes to this machine where no host is named.
-        let host = url.host_str().filter(|host| !host.is_empty()).unwrap_or("localhost");
-        check_protected(host, cleartext, "amqps://")?;
-    }
-    Ok(Address::RabbitMq(RabbitMqAddress { url: url.into(), queue }))
 }
 
 fn kafka(text: &str, cleartext: &CleartextSettings) -> Result<Address> {
@@ -313,6 +278,13 @@ mod tests {
             (&*address.url, &*address.queue),
             ("amqps://u:p%2F@h:5671/%2f?heartbeat=5", "sc ores")
         );
+        assert!(address.stream.is_none());
+        let Address::RabbitMq(address) = parse("amqps://h/?queue=s&source=s-1&offsets=o").unwrap()
+        else {
+            panic!("it is of RabbitMQ");
+        };
+        let stream = address.stream.unwrap();
+        assert_eq!((&*stream.source, &*stream.offsets), ("s-1", "o"));
         let Address::Kafka(address) =
             parse("kafkas://u:p%2F@a:1,b/t.x?group=g&source=s-1&sasl.mechanism=SCRAM-SHA-256")
                 .unwrap()
@@ -338,6 +310,9 @@ mod tests {
         for (text, said) in [
             ("amqp://u:cret@h/", "it names no queue"),
             ("amqp://u:cret@h/?queue=q&quue=r", "unknown parameter quue"),
+            ("amqps://h/?queue=q&source=s", "expected both for a stream"),
+            ("amqps://h/?queue=q&offsets=o", "expected both for a stream"),
+            ("amqps://h/?queue=q&source=s&offsets=q", "its queue of offsets"),
             ("amqp://u:cret@h/?queue=q", "LAUREL_ALLOW_CLEARTEXT=true"),
             ("nats://u:cret@localhost,10.0.0.5:4222/S?consumer=c", "expected tls://"),
             ("nats://[2001:db8::1]:4222/S?consumer=c", "LAUREL_ALLOW_CLEARTEXT=true"),

@@ -1,12 +1,16 @@
-//! RabbitMQ by AMQP 0.9.1: a queue with manual acknowledgements, and dead letters confirmed by the
-//! broker.
+//! RabbitMQ by AMQP 0.9.1: a queue with manual acknowledgements or a stream, and dead letters
+//! confirmed by the broker.
 //!
 //! A message that is not acknowledged is never sent back one by one: it comes back when its channel
 //! ends. The broker counts each return against the delivery limit of a quorum queue, so that is
-//! rare.
+//! rare. A stream is read from an offset, by one consumer: another one would get the same messages.
 
 mod ahead;
+mod content;
 mod letter;
+mod offsets;
+mod replies;
+mod stream;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,10 +23,9 @@ use lapin::options::{
     BasicAckOptions, BasicConsumeOptions, BasicGetOptions, BasicPublishOptions, BasicQosOptions,
     ConfirmSelectOptions, QueueDeclareOptions,
 };
-use lapin::protocol::{AMQPErrorKind, AMQPHardError};
 use lapin::tcp::OwnedTLSConfig;
-use lapin::types::{AMQPValue, FieldTable, ShortString};
-use lapin::{Channel, Confirmation, Connection, ConnectionProperties, Consumer, Error, ErrorKind};
+use lapin::types::{FieldTable, ShortString};
+use lapin::{Channel, Connection, ConnectionProperties, Consumer};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::RabbitMqAddress;
@@ -30,17 +33,17 @@ use super::{
     BROKER_TIMEOUT, DeadLetter, IDLE_TIMEOUT, LETTERS_AT_ONCE, Lag, Opening, PREFETCH_BATCHES,
     Source, Trouble, lost,
 };
-use crate::message::{MESSAGE_BYTES_MAX, Message};
+use crate::message::{MESSAGE_BYTES_MAX, Message, Place};
 use ahead::Ahead;
+use content::message;
 use letter::properties;
-
-/// The prefixes of a CloudEvent's attributes in headers.
-const CLOUD_EVENT: [&str; 2] = ["cloudEvents:", "cloudEvents_"];
+use replies::{confirmed, is_not_implemented, look_for, trouble};
+use stream::Stream;
 
 /// For how many times the messages that are ahead a long one is remembered.
 const CALM: usize = 16;
 
-/// A queue.
+/// A queue or a stream.
 pub(super) struct RabbitMq {
     connection: Connection,
     channel: Channel,
@@ -55,6 +58,8 @@ pub(super) struct RabbitMq {
     /// The messages that were settled since fewer are ahead, or since the longest was forgotten.
     calm: usize,
     queue: String,
+    /// The place in it, if it is a stream.
+    stream: Option<Stream>,
     dead_letters: Option<String>,
     batch: usize,
     batch_bytes: usize,
@@ -93,14 +98,19 @@ impl RabbitMq {
         look_for(&channel, &address.queue).await?;
         let letters = connection.create_channel().await.map_err(lost)?;
         if let Some(name) = &dead_letters {
-            if *name == address.queue {
+            let offsets = address.stream.as_ref().map(|stream| &stream.offsets);
+            if *name == address.queue || Some(name) == offsets {
                 return Err(Trouble::Wrong(anyhow!(
-                    "dead letters would come back: expected another queue than {name}"
+                    "{name} cannot have dead letters: expected a queue for them alone"
                 )));
             }
             look_for(&letters, name).await?;
             letters.confirm_select(ConfirmSelectOptions::default()).await.map_err(lost)?;
         }
+        let stream = match &address.stream {
+            Some(stream) => Some(Stream::open(&connection, stream).await?),
+            None => None,
+        };
         let mut source = Self {
             connection,
             channel,
@@ -111,6 +121,7 @@ impl RabbitMq {
             prefetch_max: opening.batch * PREFETCH_BATCHES,
             calm: 0,
             queue: address.queue.clone(),
+            stream,
             dead_letters,
             batch: opening.batch.into(),
             batch_bytes: opening.batch_bytes,
@@ -119,7 +130,9 @@ impl RabbitMq {
             deliveries: vec![],
             bytes: 0,
         };
-        source.ask_for_one().await?;
+        if source.stream.is_none() {
+            source.ask_for_one().await?;
+        }
         // As many of the longest ones have room; more follow as their lengths are known.
         source.consume(opening.bytes_max / MESSAGE_BYTES_MAX).await?;
         Ok(source)
@@ -135,7 +148,7 @@ impl RabbitMq {
                 Ok(())
             }
             Err(error) if is_not_implemented(&error) => Err(Trouble::Wrong(anyhow!(
-                "{} is a stream, which remembers no position of a consumer: expected a quorum queue or a classic one",
+                "{} is a stream, which remembers no offset of a consumer: expected source=NAME&offsets=QUEUE in the address, or a quorum queue or a classic one",
                 self.queue
             ))),
             // A queue with a single active consumer gives nothing in this way.
@@ -151,10 +164,14 @@ impl RabbitMq {
         let room = self.prefetch_max - self.prefetch;
         let more = u16::try_from(more).unwrap_or(u16::MAX).min(room).max(1);
         self.channel.basic_qos(more, BasicQosOptions::default()).await.map_err(lost)?;
-        let (options, table) = (BasicConsumeOptions::default(), FieldTable::default());
+        let options = BasicConsumeOptions::default();
+        let begin = self.stream.as_mut().map_or_else(FieldTable::default, Stream::begin);
         let queue = ShortString::from(self.queue.as_str());
-        let consumer = self.channel.basic_consume(queue, "".into(), options, table).await;
-        let consumer = consumer.map_err(|error| trouble(error, "RabbitMQ refuses"))?;
+        let consumer = self.channel.basic_consume(queue, "".into(), options, begin).await;
+        let consumer = consumer.map_err(|error| match self.stream {
+            Some(_) => trouble(error, &format!("{} cannot be read as a stream", self.queue)),
+            None => trouble(error, "RabbitMQ refuses"),
+        })?;
         self.ahead.listen(&consumer);
         self.consumers.push(consumer);
         self.prefetch += more;
@@ -176,21 +193,30 @@ impl RabbitMq {
         let peak = self.ahead.take_peak();
         let more = self.fitting().saturating_sub(self.prefetch.into()).min(self.prefetch.into());
         let has_room = 0 < peak && peak <= self.bytes_max / 4 && more > 0;
-        if has_room && self.prefetch < self.prefetch_max {
-            self.consume(more).await?;
+        if !has_room || self.prefetch == self.prefetch_max {
+            return Ok(());
         }
-        Ok(())
+        match self.stream {
+            Some(_) => self.begin_again(usize::from(self.prefetch) + more).await,
+            None => self.consume(more).await,
+        }
     }
 
-    /// Begins again with as many messages ahead as have room. The broker has the others back.
-    async fn take_fewer(&mut self) -> Result<(), Trouble> {
-        let before = std::mem::take(&mut self.prefetch);
+    /// Begins again with so many messages ahead. The broker has back what was not settled.
+    async fn begin_again(&mut self, ahead: usize) -> Result<(), Trouble> {
+        self.prefetch = 0;
         self.ahead = self.ahead.again();
         self.consumers.clear();
         self.channel.close(200, "done".into()).await.map_err(lost)?;
         self.channel = self.connection.create_channel().await.map_err(lost)?;
+        self.consume(ahead).await
+    }
+
+    /// Begins again with as many messages ahead as have room.
+    async fn take_fewer(&mut self) -> Result<(), Trouble> {
+        let before = self.prefetch;
         self.calm = 0;
-        self.consume(self.fitting()).await?;
+        self.begin_again(self.fitting()).await?;
         tracing::info!(
             "RabbitMQ handed out more ahead than {} bytes: {before} messages, and {} from now on",
             self.bytes_max,
@@ -207,11 +233,31 @@ impl RabbitMq {
     ) -> Result<(), Trouble> {
         let delivery = delivery.map_err(lost)?;
         let mut delivery = delivery.ok_or_else(|| lost(anyhow!("RabbitMQ ended the consumer")))?;
-        let message = message(&mut delivery);
+        let mut message = message(&mut delivery);
+        if let Some(stream) = &mut self.stream {
+            let offset = stream.take(&delivery, &self.queue)?;
+            message.position = offset.to_string();
+            message.place = Some(Place { partition: 0, offset });
+        }
         self.bytes += message.payload.len();
         batch.push(message);
         self.deliveries.push(delivery);
         Ok(())
+    }
+
+    /// Settles the last batch up to the first message that is left.
+    async fn settle_in_stream(&mut self, left: &BTreeSet<usize>) -> Result<usize, Trouble> {
+        let count = left.first().map_or(self.deliveries.len(), |first| *first);
+        if let (Some(stream), Some(last)) = (&mut self.stream, self.deliveries[..count].last()) {
+            stream.settle(last).await?;
+        }
+        // The broker hands out more for it.
+        if let Some(last) = self.deliveries.last() {
+            let options = BasicAckOptions { multiple: true };
+            self.channel.basic_ack(last.delivery_tag, options).await.map_err(lost)?;
+        }
+        self.release();
+        Ok(count)
     }
 
     /// Forgets the last batch, which is settled.
@@ -247,6 +293,9 @@ impl Source for RabbitMq {
     }
 
     async fn settle(&mut self, left: &BTreeSet<usize>) -> Result<usize, Trouble> {
+        if self.stream.is_some() {
+            return self.settle_in_stream(left).await;
+        }
         let tags = self.deliveries.iter().map(|delivery| delivery.delivery_tag).enumerate();
         let settled: Vec<u64> =
             tags.filter(|(index, _)| !left.contains(index)).map(|(_, tag)| tag).collect();
@@ -266,6 +315,10 @@ impl Source for RabbitMq {
         Ok(count)
     }
 
+    fn name(&self) -> Option<&str> {
+        self.stream.as_ref().map(Stream::name)
+    }
+
     async fn put_aside(
         &mut self,
         batch: &[Message],
@@ -276,7 +329,8 @@ impl Source for RabbitMq {
             let mut confirms = vec![];
             for letter in group {
                 let delivery = &self.deliveries[letter.index];
-                let properties = properties(delivery, &self.queue, letter);
+                let position = &batch[letter.index].position;
+                let properties = properties(delivery, &self.queue, position, letter);
                 let options = BasicPublishOptions { mandatory: true, ..Default::default() };
                 let (queue, payload) = (name.as_str().into(), &batch[letter.index].payload);
                 let sent =
@@ -284,7 +338,7 @@ impl Source for RabbitMq {
                 confirms.push(sent.await.map_err(lost)?);
             }
             for confirm in confirms {
-                confirmed(name, confirm).await?;
+                confirmed(name, "a dead letter", confirm).await?;
             }
         }
         Ok(())
@@ -298,6 +352,12 @@ impl Source for RabbitMq {
     }
 
     async fn lag(&mut self) -> Result<Lag, Trouble> {
+        if let Some(stream) = &self.stream {
+            let waiting = timeout(BROKER_TIMEOUT, stream.waiting(&self.connection, &self.queue));
+            let waiting =
+                waiting.await.map_err(|_| lost(anyhow!("RabbitMQ does not answer")))??;
+            return Ok(Lag { waiting, under_way: 0 });
+        }
         let options = QueueDeclareOptions { passive: true, ..Default::default() };
         let queue = ShortString::from(self.queue.as_str());
         let declared = self.channel.queue_declare(queue, options, FieldTable::default());
@@ -316,84 +376,4 @@ impl Source for RabbitMq {
         // It waits until the broker has read the acknowledgements before it.
         let _ = timeout(BROKER_TIMEOUT / 10, self.connection.close(200, "done".into())).await;
     }
-}
-
-/// Waits until the broker has a dead letter.
-async fn confirmed(
-    name: &str,
-    confirm: impl Future<Output = lapin::Result<Confirmation>>,
-) -> Result<(), Trouble> {
-    let confirmed = timeout(BROKER_TIMEOUT, confirm).await;
-    let confirmed = confirmed.map_err(|_| lost(anyhow!("RabbitMQ confirms no dead letter")))?;
-    match confirmed.map_err(lost)? {
-        Confirmation::Ack(None) => Ok(()),
-        Confirmation::Ack(Some(_)) => {
-            Err(Trouble::Wrong(anyhow!("the queue {name} for dead letters is gone")))
-        }
-        _ => Err(lost(anyhow!("RabbitMQ refuses a dead letter in {name}"))),
-    }
-}
-
-/// Fails if a queue is not there.
-async fn look_for(channel: &Channel, queue: &str) -> Result<(), Trouble> {
-    let options = QueueDeclareOptions { passive: true, ..Default::default() };
-    let declared =
-        channel.queue_declare(ShortString::from(queue), options, FieldTable::default()).await;
-    declared.map(drop).map_err(|error| trouble(error, &format!("the queue {queue} is not there")))
-}
-
-/// True if the broker says that a queue of this kind cannot do what was asked.
-fn is_not_implemented(error: &Error) -> bool {
-    let kind = AMQPErrorKind::Hard(AMQPHardError::NOTIMPLEMENTED);
-    matches!(error.kind(), ErrorKind::ProtocolError(error) if *error.kind() == kind)
-}
-
-/// An error of the broker's own is of the settings; others are of the connection.
-fn trouble(error: Error, what: &str) -> Trouble {
-    let is_of_settings =
-        matches!(error.kind(), ErrorKind::ProtocolError(_) | ErrorKind::AuthProviderError(_));
-    let error = anyhow::Error::from(error).context(what.to_owned());
-    if is_of_settings { Trouble::Wrong(error) } else { Trouble::Lost(error) }
-}
-
-/// A delivery as a message; takes its payload.
-fn message(delivery: &mut Delivery) -> Message {
-    let properties = &delivery.properties;
-    let mut message = Message {
-        position: delivery.delivery_tag.to_string(),
-        subject: delivery.routing_key.to_string(),
-        payload: std::mem::take(&mut delivery.data).into(),
-        content_type: properties.content_type().as_ref().map(ToString::to_string),
-        id: properties.message_id().as_ref().map(ToString::to_string),
-        at_ms: properties.timestamp().and_then(|s| i64::try_from(s).ok()?.checked_mul(1000)),
-        ..Message::default()
-    };
-    for (name, value) in properties.headers().iter().flat_map(FieldTable::inner) {
-        let name = name.as_str();
-        if name == "timestamp_in_ms" {
-            // The broker's own clock, if it stamps messages.
-            let at_ms = text(value).and_then(|text| text.parse().ok());
-            message.at_ms = at_ms.or(message.at_ms);
-        }
-        let attribute = CLOUD_EVENT.iter().find_map(|prefix| name.strip_prefix(prefix));
-        if let (Some(attribute), Some(text)) = (attribute, text(value)) {
-            message.attributes.insert(attribute.to_owned(), text);
-        }
-    }
-    message
-}
-
-/// The text of a header.
-fn text(value: &AMQPValue) -> Option<String> {
-    Some(match value {
-        AMQPValue::LongString(text) => String::from_utf8_lossy(text.as_bytes()).into_owned(),
-        AMQPValue::ShortString(text) => text.to_string(),
-        AMQPValue::LongLongInt(number) => number.to_string(),
-        AMQPValue::LongInt(number) => number.to_string(),
-        // A timestamp of AMQP has seconds; as the time of an event it is read as RFC 3339.
-        AMQPValue::Timestamp(seconds) => {
-            jiff::Timestamp::from_second(i64::try_from(*seconds).ok()?).ok()?.to_string()
-        }
-        _ => return None,
-    })
 }

@@ -22,7 +22,7 @@ impl Queue {
         let mut letters = match self {
             Self::Kafka(server) => kafka::letters(server),
             Self::Nats(_) => self.of_nats().await,
-            Self::RabbitMq(_) => self.of_rabbitmq().await,
+            Self::RabbitMq(_) | Self::RabbitMqStream(_) => self.of_rabbitmq().await,
         };
         letters.sort();
         letters

@@ -11,11 +11,15 @@ use tests::queue::{Ingest, Kind, Queue, Sent, ingest_from};
 use tests::servers::program::signal;
 use tests::servers::redis_cluster::free_port;
 
-use super::game::{Game, STEPS, crash_at, has_tansu, run_once};
+use super::game::{Game, STEPS, crash_at, has_tansu, is_wanted, run_once};
 
 /// The brokers whose messages have places.
 fn kinds() -> Vec<Kind> {
-    if has_tansu() { vec![Kind::Kafka] } else { vec![Kind::Nats, Kind::Kafka] }
+    match (has_tansu(), is_wanted()) {
+        (true, _) => vec![Kind::Kafka],
+        (false, true) => vec![Kind::Nats, Kind::Kafka, Kind::RabbitMqStream],
+        (false, false) => vec![Kind::Nats, Kind::Kafka],
+    }
 }
 
 /// The address of a queue, with a source whose positions the server keeps.
@@ -115,7 +119,8 @@ async fn a_stream_or_a_topic_that_is_made_anew_counts_everything() {
                 queue.publish(&vec![score; 15]).await;
                 run_once(ingest(&from(&queue)))
             }
-            // Kafka's clients cannot tell one topic from another of its name: the operator does.
+            // Other clients cannot tell one topic or stream from another of its name: the operator
+            // does.
             _ => run_once(ingest(&set_back(&queue, "other").replace("=scores", "=anew"))),
         };
         let more = if kind == Kind::Nats { 15 } else { 20 };

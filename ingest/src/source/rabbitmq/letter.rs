@@ -10,11 +10,16 @@ use super::super::DeadLetter;
 const ROUTING: [&str; 2] = ["CC", "BCC"];
 
 /// The delivery mode of a message that outlives the broker's process.
-const PERSISTENT: u8 = 2;
+pub(super) const PERSISTENT: u8 = 2;
 
 /// The properties of a dead letter: those of its message, with the reason in headers. Without the
 /// ones that would end it early, send it elsewhere, or make the broker refuse it.
-pub(super) fn properties(delivery: &Delivery, queue: &str, letter: &DeadLetter) -> BasicProperties {
+pub(super) fn properties(
+    delivery: &Delivery,
+    queue: &str,
+    position: &str,
+    letter: &DeadLetter,
+) -> BasicProperties {
     let old = &delivery.properties;
     let mut headers = FieldTable::default();
     for (name, value) in old.headers().iter().flat_map(FieldTable::inner) {
@@ -28,7 +33,7 @@ pub(super) fn properties(delivery: &Delivery, queue: &str, letter: &DeadLetter) 
         ("laurel-source", queue),
         ("laurel-exchange", delivery.exchange.as_str()),
         ("laurel-routing-key", delivery.routing_key.as_str()),
-        ("laurel-position", &delivery.delivery_tag.to_string()),
+        ("laurel-position", position),
     ];
     for (name, value) in told {
         headers.insert(name.into(), AMQPValue::LongString(value.into()));
