@@ -13,4 +13,5 @@ mod introspection;
 mod late_events;
 mod random_documents;
 mod stop;
+mod subscriptions;
 mod turns;

@@ -10,8 +10,8 @@ import { FLAGS } from './browser.js';
 
 const [executablePath, address, token, directory] = process.argv.slice(2);
 const pictures = process.env.LAUREL_TEST_PICTURES;
-/** True while a wrong token is there, of which the browser reports each refusal. */
-let isWrong = false;
+/** A token that the server refuses. */
+const WRONG = 'laurel_wrong_wrong';
 const seen = { requests: [], complaints: [], answers: {}, shown: {} };
 
 const context = await chromium.launchPersistentContext(directory, {
@@ -27,8 +27,13 @@ try {
   context.on('requestfailed', request => complain('failed', request.url()));
   context.on('weberror', error => complain('thrown', error.error()));
   context.on('console', message => {
-    // The browser reports the refusals of a policy as errors.
-    if (['error', 'warning'].includes(message.type()) && !isWrong) complain(message.type(), message.text());
+    // The browser reports the refusals of a policy as errors, and those of a token, which are looked at below.
+    const isOfToken = message.text().includes('status of 401');
+    if (['error', 'warning'].includes(message.type()) && !isOfToken) complain(message.type(), message.text());
+  });
+  context.on('response', async response => {
+    const { authorization } = await response.request().allHeaders();
+    if (response.status() === 401 && authorization !== `Bearer ${WRONG}`) complain('refused', response.url());
   });
   await visit(context.pages()[0]);
 } finally {
@@ -43,7 +48,7 @@ function complain(kind, what) {
 async function visit(page) {
   await page.goto(`${address}/graphiql`);
   await readManual(page);
-  await enter(page, 'laurel_wrong_wrong', 'wrong');
+  await enter(page, WRONG, 'wrong');
   await enter(page, token, 'scopes');
   for (const tab of await page.locator('.graphiql-tab-button').all()) {
     await tab.click();
@@ -59,11 +64,10 @@ async function visit(page) {
 
 /** Enters a token, and waits for the words about it. */
 async function enter(page, secret, name) {
-  isWrong = name === 'wrong';
   const field = page.getByLabel('Access token');
   await field.fill(secret);
   await field.press('Enter');
-  const verdict = page.locator('.verdict', { hasText: isWrong ? 'wrong' : 'Scopes' });
+  const verdict = page.locator('.verdict', { hasText: secret === WRONG ? 'wrong' : 'Scopes' });
   seen.shown[name] = await verdict.innerText();
   seen.hidden = await field.getAttribute('type');
 }

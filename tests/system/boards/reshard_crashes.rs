@@ -121,7 +121,7 @@ async fn check_steps(sql: Sql, one_of: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_may_end_at_any_step_on_sqlite() {
-    check_steps(Sql::Sqlite, 1).await;
+    check_steps(Sql::Sqlite, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

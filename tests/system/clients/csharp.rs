@@ -228,7 +228,7 @@ async fn a_full_queue_is_sent_in_order_and_in_the_parts_that_the_server_takes() 
     let limits = [
         ("LAUREL_BODY_BYTES_MAX", "4096"),
         ("LAUREL_WRITE_BURST", "1000"),
-        ("LAUREL_WRITE_RATE", "500"),
+        ("LAUREL_WRITE_RATE", "50"),
     ];
     let world = World::with_settings(&limits).await;
     let mut scores: Vec<Value> = (1..=SCORES).map(|score| queued(BOARD, score, None)).collect();

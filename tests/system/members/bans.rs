@@ -188,7 +188,7 @@ async fn check_games(sql: Sql, shards: u16, is_sealed: bool) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ban_and_a_lift_that_are_killed_at_any_step_go_on_on_sqlite() {
-    check_steps(Sql::Sqlite, 1, 1).await;
+    check_steps(Sql::Sqlite, 1, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -211,13 +211,15 @@ async fn wait_until_settled(deployment: &Deployment) {
     until("the ban is settled", async || (deployment.number(left).await == 0).then_some(())).await;
 }
 
-/// Kills a process at one of so many steps.
+/// Kills processes at one of so many steps, or at every step if everything is wanted.
 async fn check_steps(sql: Sql, shards: u16, one_of: usize) {
     let mut rng = seeded();
+    let numbered: Vec<(usize, &str)> = LIFT_STEPS.into_iter().enumerate().collect();
+    let steps = extent::steps(&mut rng, one_of, &numbered);
     let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
     let mut games = begun(&mut rng, &api, EVENTS, shards, 2).await;
-    for (number, step) in LIFT_STEPS.iter().enumerate().step_by(one_of) {
+    for (number, step) in steps {
         let cheat = format!("c{number}");
         for (game, history) in &mut games {
             let events = of_member(game, &cheat, "before");
