@@ -10,7 +10,7 @@ use crate::figures::Figures;
 use tests::api::Api;
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::queue::{Kind, Queue, Sent};
+use tests::queue::{Kind, Queue, Sent, ingest_from};
 
 /// The scores of each measurement.
 const SCORES: usize = 50_000;
@@ -44,10 +44,18 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     }
     let rate = |began: Instant| count as f64 / began.elapsed().as_secs_f64();
     figures.add("scores in batches of 1,000", "1/s", "submitScores", rate(began));
-    let kinds =
-        [(Kind::Nats, "NATS"), (Kind::Kafka, "Kafka's mock cluster"), (Kind::RabbitMq, "RabbitMQ")];
+    let kinds = [
+        (Kind::Nats, "NATS"),
+        (Kind::Kafka, "Kafka's mock cluster"),
+        (Kind::RabbitMq, "RabbitMQ's quorum queue"),
+        (Kind::RabbitMqStream, "RabbitMQ's stream"),
+    ];
     for (kind, name) in kinds {
         let queue = Queue::start(kind, &deployment).await;
+        let from = match kind {
+            Kind::RabbitMqStream => format!("{}&source=scores", queue.url()),
+            _ => queue.url(),
+        };
         let single: Vec<Sent> =
             scores(count).iter().map(|score| Sent::from(score.to_string())).collect();
         let arrays: Vec<Sent> =
@@ -56,7 +64,7 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
             [(single, "messages of one score"), (arrays, "scores in messages of 1,000")]
         {
             queue.publish(&messages).await;
-            let mut command = queue.ingest(&deployment, api.url(), api.token());
+            let mut command = ingest_from(&from, &deployment, api.url(), api.token());
             let few = if messages.len() < count { "4" } else { "1000" };
             command.args(["--once", "--board", "b", "--batch", few]).env("LAUREL_LOG", "warn");
             let began = Instant::now();
