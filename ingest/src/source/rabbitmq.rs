@@ -6,12 +6,13 @@
 //! rare.
 
 mod ahead;
-mod letter;
+pub(crate) mod broker;
+pub(crate) mod letter;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use async_trait::async_trait;
 use futures::TryFutureExt;
 use lapin::message::Delivery;
@@ -20,9 +21,8 @@ use lapin::options::{
     ConfirmSelectOptions, QueueDeclareOptions,
 };
 use lapin::protocol::{AMQPErrorKind, AMQPHardError};
-use lapin::tcp::OwnedTLSConfig;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
-use lapin::{Channel, Confirmation, Connection, ConnectionProperties, Consumer, Error, ErrorKind};
+use lapin::{Channel, Confirmation, Connection, Consumer, Error, ErrorKind};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::RabbitMqAddress;
@@ -32,6 +32,7 @@ use super::{
 };
 use crate::message::{MESSAGE_BYTES_MAX, Message};
 use ahead::Ahead;
+use broker::{connect, look_for, trouble};
 use letter::properties;
 
 /// The prefixes of a CloudEvent's attributes in headers.
@@ -76,18 +77,7 @@ impl RabbitMq {
     }
 
     async fn connect(opening: &Opening, address: &RabbitMqAddress) -> Result<Self, Trouble> {
-        let mut tls = OwnedTLSConfig::default();
-        if let Some(ca) = &opening.ca {
-            let chain = std::fs::read_to_string(ca)
-                .with_context(|| format!("{} cannot be read", ca.display()));
-            tls.cert_chain = Some(chain.map_err(Trouble::Wrong)?);
-        }
-        let properties =
-            ConnectionProperties::default().with_connection_name("laurel-ingest".into());
-        let runtime = lapin::runtime::default_runtime().map_err(lost)?;
-        let connection =
-            Connection::connect_with_config(&address.url, properties, tls, runtime).await;
-        let connection = connection.map_err(|error| trouble(error, "RabbitMQ refuses"))?;
+        let connection = connect(&address.url, opening.ca.as_deref()).await?;
         let dead_letters = opening.dead_letters.clone();
         let channel = connection.create_channel().await.map_err(lost)?;
         look_for(&channel, &address.queue).await?;
@@ -334,26 +324,10 @@ async fn confirmed(
     }
 }
 
-/// Fails if a queue is not there.
-async fn look_for(channel: &Channel, queue: &str) -> Result<(), Trouble> {
-    let options = QueueDeclareOptions { passive: true, ..Default::default() };
-    let declared =
-        channel.queue_declare(ShortString::from(queue), options, FieldTable::default()).await;
-    declared.map(drop).map_err(|error| trouble(error, &format!("the queue {queue} is not there")))
-}
-
 /// True if the broker says that a queue of this kind cannot do what was asked.
 fn is_not_implemented(error: &Error) -> bool {
     let kind = AMQPErrorKind::Hard(AMQPHardError::NOTIMPLEMENTED);
     matches!(error.kind(), ErrorKind::ProtocolError(error) if *error.kind() == kind)
-}
-
-/// An error of the broker's own is of the settings; others are of the connection.
-fn trouble(error: Error, what: &str) -> Trouble {
-    let is_of_settings =
-        matches!(error.kind(), ErrorKind::ProtocolError(_) | ErrorKind::AuthProviderError(_));
-    let error = anyhow::Error::from(error).context(what.to_owned());
-    if is_of_settings { Trouble::Wrong(error) } else { Trouble::Lost(error) }
 }
 
 /// A delivery as a message; takes its payload.
