@@ -81,7 +81,7 @@ build: web ## builds the server, laurel, with its pages
 analytics: ## builds the batch jobs, laurel-analytics: 10 to 20 minutes the first time
 	cargo build --release --locked -p analytics
 
-ingest: ## builds laurel-ingest, which takes scores from queues; KAFKA_TLS=1 with TLS and SCRAM to Kafka
+ingest: ## builds laurel-ingest, which takes scores from queues, and events to them; KAFKA_TLS=1 with TLS and SCRAM to Kafka
 	@$(compiler)
 	$(if $(KAFKA_TLS),$(call install,perl,perl,perl))
 	cargo build --release --locked -p ingest $(if $(KAFKA_TLS),--features kafka-tls)

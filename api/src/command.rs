@@ -44,7 +44,7 @@ static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
     version = VERSION,
     long_version = LONG_VERSION.as_str(),
     propagate_version = true,
-    after_help = "The batch jobs, from import to generate, are done by laurel-analytics, and ingest by laurel-ingest. Both lie beside this program."
+    after_help = "The batch jobs, from import to generate, are done by laurel-analytics, ingest and feed by laurel-ingest. Both lie beside this program."
 )]
 pub struct Arguments {
     #[command(subcommand)]

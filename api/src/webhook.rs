@@ -1,6 +1,5 @@
-//! Webhooks, as far as they go over HTTP: the addresses that are allowed, the messages and their
+//! Webhooks, as far as they go over HTTP: the addresses that are allowed, the requests and their
 //! signatures. The background work delivers them: `background/webhooks.rs`.
 
-pub(crate) mod message;
 pub(crate) mod receiver;
 pub(crate) mod signature;

@@ -30,7 +30,7 @@
 //! | [`merge`] | one member merged into another, on all boards |
 //! | [`ban`], [`quarantine`] | members taken off boards and put back; scores that are released |
 //! | [`erasure`] | everything of a member deleted, with a receipt |
-//! | [`webhook`] | the ends of periods, told to those who ask |
+//! | [`webhook`] | events for receivers: ends of periods, messages, deliveries |
 //! | [`job`] | leases: one job of a kind at a time on a board |
 //! | [`audit`] | the acts of operators at a command line |
 //!

@@ -5,6 +5,7 @@
 //! environment of a child derive from the declarations.
 
 pub mod connections;
+pub mod feed;
 pub mod ingest;
 pub mod jwt;
 pub mod limits;
@@ -27,6 +28,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Parser};
 
 pub use connections::ConnectionSettings;
+pub use feed::FeedSettings;
 pub use ingest::{IngestAck, IngestSettings};
 pub use jwt::JwtSettings;
 pub use limits::{Introspection, RateSettings, RequestLimits, Switch};
@@ -95,6 +97,8 @@ struct All {
     serve: ServeSettings,
     #[command(flatten)]
     ingest: IngestSettings,
+    #[command(flatten)]
+    feed: FeedSettings,
     #[command(flatten)]
     log: LogSettings,
 }

@@ -3,6 +3,7 @@
 pub mod ended_period;
 pub mod lane;
 pub mod outbox;
+pub mod told_period;
 
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::ExprTrait;
@@ -19,6 +20,12 @@ pub const WEBHOOKS_MAX: u64 = 16;
 
 /// How long a process that delivers to a webhook counts as alive without a word, in milliseconds.
 pub const HELD_MS: i64 = 60_000;
+
+/// The address of a webhook whose events a program of its own takes to a broker begins so.
+const FEED: &str = "feed:";
+
+/// The longest name of a feed, in bytes.
+pub const FEED_NAME_BYTES_MAX: usize = 64;
 
 /// The state of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, DeriveActiveEnum)]
@@ -42,6 +49,8 @@ pub enum Kind {
     Score,
     /// A period is over.
     PeriodEnded,
+    /// The final standings of a period have changed since they were told.
+    PeriodCorrected,
     /// A board was made, changed or deleted.
     Board,
     /// A member was banned, merged, hidden or erased.
@@ -54,14 +63,21 @@ pub enum Kind {
 
 impl Kind {
     /// The kinds that a webhook chooses among.
-    pub const CHOICES: [Self; 5] =
-        [Self::Score, Self::PeriodEnded, Self::Board, Self::Member, Self::Quarantine];
+    pub const CHOICES: [Self; 6] = [
+        Self::Score,
+        Self::PeriodEnded,
+        Self::PeriodCorrected,
+        Self::Board,
+        Self::Member,
+        Self::Quarantine,
+    ];
 
     /// The type of its CloudEvents, which is also its name in SQL.
     pub fn name(self) -> &'static str {
         match self {
             Self::Score => "laurel.score.v1",
             Self::PeriodEnded => "laurel.period.ended.v1",
+            Self::PeriodCorrected => "laurel.period.corrected.v1",
             Self::Board => "laurel.board.v1",
             Self::Member => "laurel.member.v1",
             Self::Quarantine => "laurel.quarantine.v1",
@@ -84,7 +100,7 @@ pub struct Model {
     pub id: String,
     /// A name that tells what it is for.
     pub name: String,
-    /// The address of the receiver.
+    /// The address of the receiver, or that of a feed.
     pub url: String,
     /// The kinds of events that it asks for, as a JSON array of their names.
     pub types: String,
@@ -126,6 +142,11 @@ impl Model {
         names.iter().filter_map(|name| Kind::of_name(name)).collect()
     }
 
+    /// True if it asks for ends of periods, or for corrections of them.
+    pub fn asks_for_periods(&self) -> bool {
+        self.asks_for(Kind::PeriodEnded) || self.asks_for(Kind::PeriodCorrected)
+    }
+
     /// True if it asks for events of a kind.
     pub fn asks_for(&self, kind: Kind) -> bool {
         self.kinds().contains(&kind)
@@ -150,6 +171,15 @@ impl Model {
             "state": self.state.to_value(),
         }))
     }
+}
+
+/// The name of the feed that an address stands for; `None` for any other address.
+pub fn feed_name(url: &str) -> Option<&str> {
+    let is_plain =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+    let name = url.strip_prefix(FEED)?;
+    let is_name = (1..=FEED_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain);
+    is_name.then_some(name)
 }
 
 /// The column `types` for some kinds.

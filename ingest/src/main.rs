@@ -1,4 +1,5 @@
-//! `laurel-ingest`: scores from a queue of a message broker, submitted to a server.
+//! `laurel-ingest`: scores from a queue of a message broker, submitted to a server; and events,
+//! published to a broker.
 //!
 //! | module | has |
 //! |---|---|
@@ -6,18 +7,22 @@
 //! | [`message`], [`format`] | a message as it came, and the scores in it |
 //! | [`server`] | the GraphQL API: scores, and an answer for each |
 //! | [`worker`] | batch after batch: taken, submitted, dead letters, settled |
-//! | [`metrics`], [`operations`] | what was done, and the address that tells it |
+//! | [`feed`], [`sink`] | the events of a webhook, and the brokers that they go to, one file each |
+//! | [`metrics`], [`pause`], [`operations`] | what was done, and the address that tells it |
 //! | [`stop`] | signals, and the time left after one |
 
 /// mimalloc, as messages are many small allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+mod feed;
 mod format;
 mod message;
 mod metrics;
 mod operations;
+mod pause;
 mod server;
+mod sink;
 mod source;
 mod stop;
 mod worker;
@@ -27,9 +32,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use engine::settings::{CleartextSettings, IngestSettings, LogSettings};
 
+use feed::FeedArguments;
 use metrics::Metrics;
 use server::Server;
 use source::Opening;
@@ -45,6 +51,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 #[derive(Debug, Parser)]
 #[command(name = "laurel-ingest", bin_name = "laurel ingest", version)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Ends when nothing is left to take.
     #[arg(long)]
     once: bool,
@@ -54,6 +62,16 @@ struct Arguments {
     cleartext: CleartextSettings,
     #[command(flatten)]
     log: LogSettings,
+}
+
+/// The other work of the program.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Publishes the events of a webhook to a queue or an exchange of RabbitMQ, a topic of Kafka or
+    /// a stream of NATS JetStream. An event is done once the broker has confirmed it. Exit status:
+    /// 0 stopped; 1 failed; 2 wrong usage.
+    #[command(override_usage = "laurel feed [OPTIONS]", hide = true)]
+    Feed(Box<FeedArguments>),
 }
 
 fn main() -> ExitCode {
@@ -75,11 +93,14 @@ fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> Result<()> {
-    let Arguments { once, ingest: settings, cleartext, log } = arguments;
-    // The client of RabbitMQ logs each error that it returns.
-    log.start("info,lapin=off")?;
     // Other crates of the build may bring a second provider, and then none is the default.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let Arguments { command, once, ingest: settings, cleartext, log } = arguments;
+    if let Some(Command::Feed(arguments)) = command {
+        return feed::run(*arguments).await;
+    }
+    // The client of RabbitMQ logs each error that it returns.
+    log.start("info,lapin=off")?;
     let stop = Stop::new().context("signals cannot be caught")?;
     let opening = Opening::new(&settings, &cleartext)?;
     let server = Server::new(&settings, &cleartext)?;

@@ -1,18 +1,18 @@
 //! The work since the start, for Prometheus and for the line at the end.
 
-use std::sync::{Mutex, PoisonError};
-
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::operations::Told;
+use crate::pause::Pause;
 use crate::server::Counted;
 use crate::source::Lag;
 
 /// A label.
-type Label = [(&'static str, String); 1];
+pub(crate) type Label = [(&'static str, String); 1];
 
 /// The metrics of this process.
 pub(crate) struct Metrics {
@@ -31,9 +31,7 @@ pub(crate) struct Metrics {
     pub(crate) again: Counter,
     waiting: Gauge,
     under_way: Gauge,
-    paused: Gauge,
-    /// The reason of a pause.
-    why: Mutex<Option<String>>,
+    pub(crate) paused: Pause,
 }
 
 impl Metrics {
@@ -42,7 +40,7 @@ impl Metrics {
         let mut registry = Registry::default();
         let messages: Family<Label, Counter> = Family::default();
         let scores: Family<Label, Counter> = Family::default();
-        let (letters, paused) = (Counter::default(), Gauge::default());
+        let (letters, paused) = (Counter::default(), Pause::default());
         let lag: Family<Label, Gauge> = Family::default();
         let under_way: Family<Label, Gauge> = Family::default();
         registry.register(
@@ -73,7 +71,7 @@ impl Metrics {
         registry.register(
             "laurel_ingest_paused",
             "1 while the server or the broker does not answer",
-            paused.clone(),
+            paused.gauge().clone(),
         );
         let outcome = |family: &Family<Label, Counter>, outcome: &str| {
             family.get_or_create_owned(&[("outcome", outcome.to_owned())])
@@ -91,16 +89,8 @@ impl Metrics {
             waiting: lag.get_or_create_owned(&source),
             under_way: under_way.get_or_create_owned(&source),
             paused,
-            why: Mutex::new(None),
             registry,
         }
-    }
-
-    /// The metrics as OpenMetrics text.
-    pub(crate) fn text(&self) -> String {
-        let mut text = String::new();
-        encode(&mut text, &self.registry).expect("a String takes all text");
-        text
     }
 
     /// Counts a score that the server has.
@@ -123,30 +113,6 @@ impl Metrics {
         self.under_way.set(lag.under_way as i64);
     }
 
-    /// Notes that nothing is taken for the moment, and why; says so once for each reason.
-    pub(crate) fn pause(&self, why: String) {
-        let mut known = self.why.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.as_ref() != Some(&why) {
-            tracing::warn!("paused: {why}");
-        }
-        *known = Some(why);
-        self.paused.set(1);
-    }
-
-    /// Notes that it goes on.
-    pub(crate) fn go_on(&self) {
-        let mut known = self.why.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.take().is_some() {
-            tracing::info!("it goes on");
-        }
-        self.paused.set(0);
-    }
-
-    /// The reason of the pause, if there is one.
-    pub(crate) fn why_paused(&self) -> Option<String> {
-        self.why.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
     /// The work, in a line.
     pub(crate) fn summary(&self) -> String {
         format!(
@@ -159,4 +125,21 @@ impl Metrics {
             self.rejected.get(),
         )
     }
+}
+
+impl Told for Metrics {
+    fn text(&self) -> String {
+        text(&self.registry)
+    }
+
+    fn why_paused(&self) -> Option<String> {
+        self.paused.why()
+    }
+}
+
+/// Metrics as OpenMetrics text.
+pub(crate) fn text(registry: &Registry) -> String {
+    let mut text = String::new();
+    encode(&mut text, registry).expect("a String takes all text");
+    text
 }

@@ -17,8 +17,6 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::metrics::Metrics;
-
 /// The most connections at a time; further ones wait.
 const CONNECTIONS_MAX: usize = 32;
 
@@ -34,11 +32,20 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The media type of the metrics.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// A part of the program that tells of its work.
+pub(crate) trait Told: Send + Sync + 'static {
+    /// Its metrics as OpenMetrics text.
+    fn text(&self) -> String;
+
+    /// The reason of its pause, if there is one.
+    fn why_paused(&self) -> Option<String>;
+}
+
 /// Listens until the process ends, and says where.
 ///
 /// # Errors
 /// If nothing can listen there.
-pub(crate) async fn listen(address: SocketAddr, metrics: Arc<Metrics>) -> Result<()> {
+pub(crate) async fn listen(address: SocketAddr, told: Arc<impl Told>) -> Result<()> {
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("nothing can listen at {address}"))?;
@@ -51,10 +58,10 @@ pub(crate) async fn listen(address: SocketAddr, metrics: Arc<Metrics>) -> Result
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let metrics = metrics.clone();
+            let told = told.clone();
             tokio::spawn(async move {
                 let service = service_fn(|request| {
-                    let answer = answer(&request, &metrics);
+                    let answer = answer(&request, &*told);
                     async { Ok::<_, Infallible>(answer) }
                 });
                 let serving = http1::Builder::new()
@@ -70,11 +77,11 @@ pub(crate) async fn listen(address: SocketAddr, metrics: Arc<Metrics>) -> Result
     Ok(())
 }
 
-fn answer(request: &Request<Incoming>, metrics: &Metrics) -> Response<Full<Bytes>> {
+fn answer(request: &Request<Incoming>, told: &impl Told) -> Response<Full<Bytes>> {
     let (status, text) = match (request.method(), request.uri().path()) {
-        (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, metrics.text()),
+        (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, told.text()),
         (&Method::GET | &Method::HEAD, "/healthz") => (StatusCode::OK, "ok\n".to_owned()),
-        (&Method::GET | &Method::HEAD, "/readyz") => match metrics.why_paused() {
+        (&Method::GET | &Method::HEAD, "/readyz") => match told.why_paused() {
             None => (StatusCode::OK, "ok\n".to_owned()),
             Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("paused: {why}\n")),
         },

@@ -4,9 +4,9 @@
 //! A batch is bounded in messages and in bytes, and so is all that a broker hands out ahead.
 
 pub(crate) mod address;
-mod kafka;
-mod nats;
-mod rabbitmq;
+pub(crate) mod kafka;
+pub(crate) mod nats;
+pub(crate) mod rabbitmq;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -169,7 +169,7 @@ impl Opening {
 }
 
 /// An error after which another connection may do.
-fn lost(error: impl Into<Error>) -> Trouble {
+pub(crate) fn lost(error: impl Into<Error>) -> Trouble {
     Trouble::Lost(error.into())
 }
 

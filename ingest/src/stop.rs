@@ -31,6 +31,11 @@ impl Stop {
         Ok(Self(is_said))
     }
 
+    /// True once there was a signal.
+    pub(crate) fn receiver(&self) -> watch::Receiver<bool> {
+        self.0.clone()
+    }
+
     /// Waits for a signal.
     pub(crate) async fn said(&self) {
         let mut told = self.0.clone();

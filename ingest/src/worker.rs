@@ -92,7 +92,7 @@ impl Worker {
             match self.server.check().await? {
                 Readiness::Ready => break,
                 Readiness::Wrong(why) => return Err(anyhow!(why)),
-                Readiness::Away(why) => self.metrics.pause(why),
+                Readiness::Away(why) => self.metrics.paused.pause(why),
             }
             if !self.rest(&mut pauses).await {
                 return Ok(());
@@ -118,7 +118,7 @@ impl Worker {
             };
             match trouble {
                 Trouble::Wrong(error) => return Err(error),
-                Trouble::Lost(error) => self.metrics.pause(shortened(&format!("{error:#}"))),
+                Trouble::Lost(error) => self.metrics.paused.pause(shortened(&format!("{error:#}"))),
             }
             if !self.rest(&mut pauses).await {
                 return Ok(());
@@ -143,7 +143,7 @@ impl Worker {
                 () = self.stop.said() => return Ok(()),
                 batch = source.next_batch() => batch?,
             };
-            self.metrics.go_on();
+            self.metrics.paused.go_on();
             let is_due = self.asked_at.is_none_or(|at| at.elapsed() >= LAG_INTERVAL);
             if is_due || (self.once && batch.is_empty()) {
                 let lag = source.lag().await?;
@@ -284,10 +284,10 @@ impl Worker {
             left = again;
             match why {
                 Some(why) => {
-                    self.metrics.pause(why);
+                    self.metrics.paused.pause(why);
                     pauses.rest().await;
                 }
-                None => self.metrics.go_on(),
+                None => self.metrics.paused.go_on(),
             }
         }
         Ok(faults)

@@ -21,6 +21,7 @@ mod m20261125_000016_anonymized;
 mod m20261126_000017_webhooks;
 mod m20261126_000018_positions;
 mod m20261127_000019_job_parts;
+mod m20261127_000020_told_periods;
 mod statement;
 
 use std::sync::Arc;
@@ -61,6 +62,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261126_000017_webhooks::Migration),
             Box::new(m20261126_000018_positions::Migration),
             Box::new(m20261127_000019_job_parts::Migration),
+            Box::new(m20261127_000020_told_periods::Migration),
         ]
     }
 }
@@ -163,6 +165,7 @@ pub fn tables() -> Vec<String> {
     tables.extend(m20261126_000017_webhooks::TABLES.map(str::to_owned));
     tables.extend(m20261126_000018_positions::TABLES.map(str::to_owned));
     tables.extend(m20261127_000019_job_parts::TABLES.map(str::to_owned));
+    tables.extend(m20261127_000020_told_periods::TABLES.map(str::to_owned));
     tables
 }
 

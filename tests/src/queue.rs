@@ -2,6 +2,7 @@
 
 mod kafka;
 mod letters;
+mod published;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ use crate::servers::program;
 use crate::servers::rabbitmq::RabbitMq;
 use crate::wait::until;
 pub use letters::Letter;
+pub use published::{Published, Reader};
 
 /// The queue, the topic or the stream of scores.
 const SCORES: &str = "SCORES";
@@ -124,6 +126,22 @@ impl Queue {
                 format!("{}/%2f?queue={SCORES}&offsets=laurel", server.url())
             }
         }
+    }
+
+    /// Its address, as `laurel feed --broker` takes it.
+    pub fn sink_url(&self) -> String {
+        match self {
+            Self::Kafka(server) => format!("kafka://{}/{SCORES}", server.servers()),
+            Self::Nats(server) => format!("{}/{SCORES}?subject=scores.events", server.url()),
+            Self::RabbitMq(server) => format!("{}/%2f?queue={SCORES}", server.url()),
+        }
+    }
+
+    /// The program that publishes the events of a feed to this place.
+    pub fn feed(&self, deployment: &Deployment, name: &str) -> Command {
+        let mut command = deployment.api(&["feed", "--name", name]);
+        command.env("LAUREL_FEED_BROKER", self.sink_url());
+        command
     }
 
     /// Publishes messages, and waits until the broker has confirmed them.

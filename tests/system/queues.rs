@@ -1,6 +1,8 @@
-//! Scores from queues, on real brokers.
+//! Scores from queues, and events to them, on real brokers.
 
 mod crashes;
+mod feed_crashes;
+mod feeds;
 mod formats;
 mod game;
 mod kafka;

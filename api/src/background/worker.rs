@@ -88,7 +88,11 @@ pub async fn work(
         }),
         upkeep(&deployment, &agenda, told(), |deployment, agenda| {
             let now_ms = deployment.clock.now_ms();
-            engine::webhook::tell_ended(deployment, agenda, now_ms).boxed()
+            engine::webhook::ended::tell_ended(deployment, agenda, now_ms).boxed()
+        }),
+        upkeep(&deployment, &agenda, told(), |deployment, agenda| {
+            let now_ms = deployment.clock.now_ms();
+            engine::webhook::corrected::tell_corrected(deployment, agenda, now_ms).boxed()
         }),
         webhooks::work(&deployment, delivery.as_ref(), &agenda, stop.clone()),
     );

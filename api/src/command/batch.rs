@@ -1,5 +1,5 @@
 //! Commands of other programs: `laurel rebuild …` runs `laurel-analytics rebuild …`, and `laurel
-//! ingest …` runs `laurel-ingest …`, as git and cargo run their programs.
+//! ingest …` and `laurel feed …` run `laurel-ingest`, as git and cargo run their programs.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -12,15 +12,17 @@ use clap::{Args, Subcommand};
 /// The name of the program that does batch jobs.
 pub const PROGRAM: &str = "laurel-analytics";
 
-/// The name of the program that takes scores from queues.
+/// The name of the program that takes scores from queues, and events to them.
 pub const INGEST: &str = "laurel-ingest";
 
-/// Commands whose arguments another program reads: `laurel-ingest` those of the first, and
-/// `laurel-analytics` those of the batch jobs.
+/// Commands whose arguments another program reads: `laurel-ingest` those of the first two,
+/// and `laurel-analytics` those of the batch jobs.
 #[derive(Debug, Subcommand)]
 pub enum BatchCommand {
     /// Takes scores from a queue of RabbitMQ, a topic of Kafka or a stream of NATS JetStream.
     Ingest(Passed),
+    /// Publishes events to a queue of RabbitMQ, a topic of Kafka or a stream of NATS JetStream.
+    Feed(Passed),
     /// Takes events from a CSV, NDJSON or Parquet file.
     Import(Passed),
     /// Writes the standings of a board to a file, in rank order.
@@ -65,7 +67,8 @@ pub struct Passed {
 /// Replaces this process with the other program.
 pub fn run(command: BatchCommand) -> Result<()> {
     let (name, passed) = match command {
-        BatchCommand::Ingest(passed) => return ingest(passed),
+        BatchCommand::Ingest(passed) => return ingest(&[], passed),
+        BatchCommand::Feed(passed) => return ingest(&["feed"], passed),
         BatchCommand::Import(passed) => ("import", passed),
         BatchCommand::Export(passed) => ("export", passed),
         BatchCommand::ExportMember(passed) => ("export-member", passed),
@@ -93,13 +96,14 @@ pub fn run(command: BatchCommand) -> Result<()> {
     become_program(Command::new(program).arg(name).args(passed.arguments))
 }
 
-/// Replaces this process with the program that takes scores from queues, which lies beside it.
-fn ingest(passed: Passed) -> Result<()> {
+/// Replaces this process with the program for brokers, which lies beside it. `command` names the
+/// other one of its two commands.
+fn ingest(command: &[&str], passed: Passed) -> Result<()> {
     let program = beside(INGEST)?;
     if !program.is_file() {
         bail!("{} is missing: build it with `make ingest`", program.display());
     }
-    become_program(Command::new(program).args(passed.arguments))
+    become_program(Command::new(program).args(command).args(passed.arguments))
 }
 
 fn become_program(command: &mut Command) -> Result<()> {

@@ -23,6 +23,8 @@ pub enum WebhookEvent {
     Score,
     /// "laurel.period.ended.v1": a period is over and its standings are final.
     PeriodEnded,
+    /// "laurel.period.corrected.v1": the final standings of a period are others than it was told.
+    PeriodCorrected,
     /// "laurel.board.v1": a board was created, changed or deleted.
     Board,
     /// "laurel.member.v1": a member was banned, merged, hidden or erased.
@@ -36,6 +38,7 @@ impl WebhookEvent {
         match self {
             Self::Score => Kind::Score,
             Self::PeriodEnded => Kind::PeriodEnded,
+            Self::PeriodCorrected => Kind::PeriodCorrected,
             Self::Board => Kind::Board,
             Self::Member => Kind::Member,
             Self::Quarantine => Kind::Quarantine,
@@ -46,6 +49,7 @@ impl WebhookEvent {
         Some(match kind {
             Kind::Score => Self::Score,
             Kind::PeriodEnded => Self::PeriodEnded,
+            Kind::PeriodCorrected => Self::PeriodCorrected,
             Kind::Board => Self::Board,
             Kind::Member => Self::Member,
             Kind::Quarantine => Self::Quarantine,
@@ -82,7 +86,7 @@ impl Webhook {
         &self.0.name
     }
 
-    /// The address of the receiver.
+    /// The address of the receiver, or "feed:NAME".
     async fn url(&self) -> &str {
         &self.0.url
     }

@@ -11,6 +11,9 @@ use std::time::Duration;
 use anyhow::{Context, Result as AnyResult};
 use engine::settings::webhooks::Allowed;
 use engine::settings::{CleartextSettings, WebhookSettings};
+use engine::webhook::delivery::{HANDOVER_TIMEOUT, Sent};
+use engine::webhook::message::{MEDIA_TYPE, Message};
+use entity::webhook::feed_name;
 use ranking::store::server::address::is_loopback;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
@@ -19,15 +22,11 @@ use tokio::net::lookup_host;
 use tokio::time::timeout;
 use url::{Host, Url};
 
-use super::message::Message;
 use super::signature;
 use crate::error::{Error, Result};
 
 /// The longest address, in bytes.
 pub(crate) const URL_BYTES_MAX: usize = 2048;
-
-/// The time that a receiver may take to answer.
-pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The most bytes of an answer that are read; more of them end the connection.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
@@ -39,6 +38,9 @@ const NAME_TIMEOUT: Duration = Duration::from_secs(3);
 const NOT_PUBLIC: &str =
     "its address is not public: expected a public one, or one of LAUREL_WEBHOOK_ALLOW";
 
+/// The forms of an address.
+const EXPECTED: &str = "expected an address such as https://game.example/hooks, or feed: and a name of 1 to 64 small letters, digits, hyphens and underscores";
+
 /// The longest error that is kept, in characters.
 const ERROR_CHARS_MAX: usize = 500;
 
@@ -48,17 +50,6 @@ pub(crate) struct Receivers {
     allowed: Arc<Allowed>,
     cleartext: CleartextSettings,
     client: Client,
-}
-
-/// The outcome of one delivery.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Delivered {
-    /// The receiver took the event.
-    Taken,
-    /// It did not, for now; with the reason.
-    Failed(String),
-    /// It is gone for good.
-    Gone,
 }
 
 /// Resolves names to the addresses that are allowed.
@@ -98,7 +89,7 @@ impl Receivers {
     ) -> AnyResult<Self> {
         let allowed = Arc::new(settings.webhook_allow.clone());
         let client = Client::builder()
-            .timeout(ANSWER_TIMEOUT)
+            .timeout(HANDOVER_TIMEOUT)
             .redirect(Policy::none())
             .no_proxy()
             .dns_resolver(Arc::new(Resolver(allowed.clone())))
@@ -114,6 +105,9 @@ impl Receivers {
     /// `BAD_USER_INPUT` if it is none, if events would travel in clear text, or if its host has an
     /// address that is not allowed.
     pub(crate) async fn check(&self, text: &str) -> Result<Url> {
+        if is_feed(text) {
+            return Url::parse(text).map_err(|_| invalid(EXPECTED));
+        }
         let url = self.check_form(text)?;
         if let Some(Host::Domain(host)) = url.host() {
             // A name without an address may have one later, and each connection checks it.
@@ -128,7 +122,6 @@ impl Receivers {
 
     /// The checks that need no look-up of a name.
     fn check_form(&self, text: &str) -> Result<Url> {
-        const EXPECTED: &str = "expected an address such as https://game.example/hooks";
         if text.len() > URL_BYTES_MAX {
             return Err(invalid(&format!("expected at most {URL_BYTES_MAX} bytes")));
         }
@@ -166,17 +159,17 @@ impl Receivers {
         secrets: &[&str],
         message: &Message,
         now_ms: i64,
-    ) -> Delivered {
+    ) -> Sent {
         // The settings may have changed since the webhook was made.
         let url = match self.check_form(url) {
             Ok(url) => url,
-            Err(error) => return Delivered::Failed(cut(&error.message)),
+            Err(error) => return Sent::Failed(0, cut(&error.message)),
         };
         let timestamp = now_ms.div_euclid(1000);
         let request = self
             .client
             .post(url)
-            .header("content-type", "application/cloudevents+json; charset=utf-8")
+            .header("content-type", MEDIA_TYPE)
             .header("webhook-id", &message.id)
             .header("webhook-timestamp", timestamp)
             .header(
@@ -186,7 +179,7 @@ impl Receivers {
             .body(message.body.clone());
         let mut answer = match request.send().await {
             Ok(answer) => answer,
-            Err(error) => return Delivered::Failed(cut(&told(error.without_url()))),
+            Err(error) => return Sent::Failed(0, cut(&told(error.without_url()))),
         };
         let status = answer.status();
         let mut bytes = 0;
@@ -197,11 +190,16 @@ impl Receivers {
             }
         }
         match status {
-            status if status.is_success() => Delivered::Taken,
-            StatusCode::GONE => Delivered::Gone,
-            status => Delivered::Failed(format!("the receiver answered {status}")),
+            status if status.is_success() => Sent::All,
+            StatusCode::GONE => Sent::Gone("the receiver answered 410 Gone".to_owned()),
+            status => Sent::Failed(0, format!("the receiver answered {status}")),
         }
     }
+}
+
+/// True for the address of a feed, which a program of its own delivers to.
+pub(crate) fn is_feed(url: &str) -> bool {
+    feed_name(url).is_some()
 }
 
 fn invalid(why: &str) -> Error {
@@ -262,14 +260,18 @@ mod tests {
             "https://localhost./",
             "http://localhost/",
             "https://0.0.0.0/",
+            "feed:",
+            "feed:Lake",
+            "feed:a/b",
+            "feed://lake",
         ] {
             let refused = none.check(url).await.unwrap_err();
             assert_eq!(refused.argument.as_deref(), Some("input.url"), "{url}");
         }
         let long = format!("https://1.1.1.1/{}", "a".repeat(URL_BYTES_MAX));
         assert!(none.check(&long).await.unwrap_err().message.contains("2048 bytes"));
-        for url in ["https://1.1.1.1/a?b=c", "https://[2606:4700::1111]:8443/"] {
-            assert!(none.check(url).await.is_ok(), "{url}");
+        for url in ["https://1.1.1.1/a?b=c", "https://[2606:4700::1111]:8443/", "feed:lake_1"] {
+            assert_eq!(none.check(url).await.unwrap().as_str(), url);
         }
     }
 

@@ -19,7 +19,7 @@ use ranking::window::Window;
 
 use crate::deployment::Deployment;
 use crate::seal::may_be_due;
-use crate::webhook::may_end;
+use crate::webhook::ended::may_end;
 
 /// The rows of one SELECT.
 const ROWS_MAX: u64 = 1000;

@@ -362,6 +362,7 @@ async fn write_commits(
     all_time_rows::fold_onto(within, &taken, standings).await?;
     let is_living = |board| within.boards.contains_key(&board);
     source_position::advance(within.db, within.partition, commits, is_living).await?;
+    crate::webhook::corrected::note(within.db, commits).await?;
     taken.append(&mut unwritten);
     correction::correct(within, &taken, Source::History).await
 }

@@ -48,9 +48,9 @@ pub const IDLE_JOB_TIMEOUT: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Stores")]
 pub struct CleartextSettings {
-    /// Lets a database and Redis on other machines, the broker of a queue, the server that its
-    /// scores go to, the collector of spans, and receivers of webhooks be reached in clear text,
-    /// for a network that no stranger can read.
+    /// Lets a database and Redis on other machines, the broker of a queue or a feed, the server
+    /// that scores go to, the collector of spans, and receivers of webhooks be reached in clear
+    /// text, for a network that no stranger can read.
     #[arg(long, env = "LAUREL_ALLOW_CLEARTEXT", default_value_t = false, action = clap::ArgAction::Set)]
     pub allow_cleartext: bool,
 }
@@ -256,7 +256,7 @@ impl SqlSettings {
         }
     }
 
-    pub(super) fn no_deployment(&self) -> Error {
+    pub(crate) fn no_deployment(&self) -> Error {
         let place = match &self.database_url {
             Some(_) => "in the database that LAUREL_DATABASE_URL names".to_owned(),
             None => format!("in {}", self.data_dir.display()),

@@ -15,9 +15,6 @@ pub const OUTBOX: i32 = -1;
 /// The place behind all events of a commit.
 pub const BEHIND_ALL: i32 = i32::MAX;
 
-/// The longest pause after a failed attempt, in milliseconds.
-const PAUSE_MS_MAX: u64 = 3_600_000;
-
 /// The most lanes of one look.
 const LANES_MAX: u64 = 64;
 
@@ -49,11 +46,11 @@ no_relations!();
 
 impl Model {
     /// The pause before the attempt after one that fails now, in milliseconds: `first_ms`, doubled
-    /// with each failure before, up to an hour; and up to a quarter more, so that receivers are not
-    /// asked by all lanes at once.
-    pub fn pause_ms(&self, first_ms: u64) -> i64 {
+    /// with each failure before, up to `most_ms`; and up to a quarter more, so that receivers are
+    /// not asked by all lanes at once.
+    pub fn pause_ms(&self, first_ms: u64, most_ms: u64) -> i64 {
         let doubled = first_ms.saturating_mul(1 << self.failures.clamp(0, 30));
-        let pause_ms = doubled.min(PAUSE_MS_MAX);
+        let pause_ms = doubled.min(most_ms);
         (pause_ms + rand::random_range(0..=pause_ms / 4)).cast_signed()
     }
 
@@ -250,13 +247,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_doubles_up_to_an_hour() {
+    fn a_pause_doubles_up_to_a_bound() {
         for (failures, pause_ms) in
             [(0, 5000), (1, 10_000), (3, 40_000), (9, 2_560_000), (10, 3_600_000), (400, 3_600_000)]
         {
             let lane = Model { failures, ..Model::of_outbox("w") };
             let pauses = pause_ms..=pause_ms + pause_ms / 4;
-            assert!(pauses.contains(&lane.pause_ms(5000)), "{failures}");
+            assert!(pauses.contains(&lane.pause_ms(5000, 3_600_000)), "{failures}");
         }
     }
 }

@@ -6,10 +6,10 @@
 //! client polls with everything paused: the group is kept, and a partition that is taken away then
 //! takes its messages along, uncommitted.
 
-mod client;
+pub(crate) mod client;
 mod delivery;
 mod group;
-mod letters;
+pub(crate) mod letters;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub(super) struct Kafka {
 impl Kafka {
     /// Connects, looks for the topics, and joins the group.
     pub(super) async fn open(opening: &Opening, address: &KafkaAddress) -> Result<Self, Trouble> {
-        let config = client::config(opening, address)?;
+        let config = client::config(&address.brokers, opening.ca.as_deref())?;
         let consumer = client::consumer(&config, opening, address)?;
         let letters = match &opening.dead_letters {
             Some(name) if *name == address.topic => {
@@ -83,12 +83,12 @@ impl Kafka {
             ahead: VecDeque::new(),
             committed: BTreeMap::new(),
         };
-        let (topic, allows_cleartext) =
-            (address.topic.clone(), address.has_tls || address.allows_cleartext);
+        let (topic, brokers) = (address.topic.clone(), &address.brokers);
+        let allows_cleartext = brokers.has_tls || brokers.allows_cleartext;
         let dead_letters = opening.dead_letters.clone();
         let looked = source.ask(move |consumer| {
             for name in [Some(&topic), dead_letters.as_ref()].into_iter().flatten() {
-                client::look_for(consumer, name, allows_cleartext)?;
+                client::look_for(consumer.client(), name, allows_cleartext)?;
             }
             consumer.subscribe(&[&topic]).map_err(|error| trouble(error, "Kafka refuses"))
         });

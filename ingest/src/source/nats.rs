@@ -2,9 +2,10 @@
 //! stream has confirmed.
 
 mod consumer;
-mod letters;
+pub(crate) mod letters;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +14,14 @@ use async_nats::header::HeaderMap;
 use async_nats::jetstream::consumer::Consumer;
 use async_nats::jetstream::consumer::pull::{Batch, BatchError, Config};
 use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::stream::Stream;
 use async_nats::jetstream::{AckKind, Context, Message as Delivery};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 use async_trait::async_trait;
 use futures::{Future, StreamExt};
 use tokio::time::{Instant, timeout};
 
-use super::address::{NatsAddress, decoded};
+use super::address::{NatsAddress, NatsServers, decoded};
 use super::{
     BROKER_TIMEOUT, DeadLetter, IDLE_TIMEOUT, KEEP_INTERVAL, LETTER_ID, LETTER_TIME,
     LETTERS_AT_ONCE, Lag, Opening, Source, Trouble, lost, read_time,
@@ -61,32 +63,9 @@ impl Nats {
     }
 
     async fn connect(opening: &Opening, address: &NatsAddress) -> Result<Self, Trouble> {
-        let mut options = ConnectOptions::new().name("laurel-ingest");
-        if let Some(ca) = &opening.ca {
-            options = options.add_root_certificates(ca.clone());
-        }
-        if !address.may_go_elsewhere {
-            options = options.ignore_discovered_servers();
-        }
-        if let Some(file) = &address.credentials {
-            let with = options.credentials_file(file).await;
-            let with = with.with_context(|| format!("{} cannot be read", file.display()));
-            options = with.map_err(Trouble::Wrong)?;
-        }
-        let client = options.connect(address.servers.clone()).await.map_err(|error| {
-            let is_of_settings = matches!(
-                error.kind(),
-                ConnectErrorKind::Authentication
-                    | ConnectErrorKind::AuthorizationViolation
-                    | ConnectErrorKind::ServerParse
-            );
-            trouble(!is_of_settings, anyhow!("NATS cannot be reached: {error}"))
-        })?;
+        let client = connect(&address.servers, opening.ca.as_deref()).await?;
         let context = async_nats::jetstream::new(client.clone());
-        let stream = context.get_stream(&address.stream).await.map_err(|error| {
-            let is_passing = matches!(error.kind(), GetStreamErrorKind::Request);
-            trouble(is_passing, anyhow!("the stream {} cannot be had: {error}", address.stream))
-        })?;
+        let stream = stream(&context, &address.stream).await?;
         let order = address.source.as_ref().map(|name| {
             // A stream that is deleted and made again under its name begins at 1.
             let made_us = stream.cached_info().created.unix_timestamp_nanos() / 1000;
@@ -272,8 +251,41 @@ impl Source for Nats {
     }
 }
 
+/// Connects to a server. `ca` is a file of certificates.
+pub(crate) async fn connect(servers: &NatsServers, ca: Option<&Path>) -> Result<Client, Trouble> {
+    let mut options = ConnectOptions::new().name("laurel-ingest");
+    if let Some(ca) = ca {
+        options = options.add_root_certificates(ca.to_owned());
+    }
+    if !servers.may_go_elsewhere {
+        options = options.ignore_discovered_servers();
+    }
+    if let Some(file) = &servers.credentials {
+        let with = options.credentials_file(file).await;
+        let with = with.with_context(|| format!("{} cannot be read", file.display()));
+        options = with.map_err(Trouble::Wrong)?;
+    }
+    options.connect(servers.urls.clone()).await.map_err(|error| {
+        let is_of_settings = matches!(
+            error.kind(),
+            ConnectErrorKind::Authentication
+                | ConnectErrorKind::AuthorizationViolation
+                | ConnectErrorKind::ServerParse
+        );
+        trouble(!is_of_settings, anyhow!("NATS cannot be reached: {error}"))
+    })
+}
+
+/// The stream of a name.
+pub(crate) async fn stream(context: &Context, name: &str) -> Result<Stream, Trouble> {
+    context.get_stream(name).await.map_err(|error| {
+        let is_passing = matches!(error.kind(), GetStreamErrorKind::Request);
+        trouble(is_passing, anyhow!("the stream {name} cannot be had: {error}"))
+    })
+}
+
 /// An error that passes by itself, or one of the settings.
-fn trouble(is_passing: bool, error: anyhow::Error) -> Trouble {
+pub(crate) fn trouble(is_passing: bool, error: anyhow::Error) -> Trouble {
     if is_passing { Trouble::Lost(error) } else { Trouble::Wrong(error) }
 }
 

@@ -6,16 +6,16 @@
 //! rare. A stream is read from an offset, by one consumer: another one would get the same messages.
 
 mod ahead;
+pub(crate) mod broker;
 mod content;
-mod letter;
+pub(crate) mod letter;
 mod offsets;
-mod replies;
 mod stream;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use async_trait::async_trait;
 use futures::TryFutureExt;
 use lapin::message::Delivery;
@@ -23,9 +23,8 @@ use lapin::options::{
     BasicAckOptions, BasicConsumeOptions, BasicGetOptions, BasicPublishOptions, BasicQosOptions,
     ConfirmSelectOptions, QueueDeclareOptions,
 };
-use lapin::tcp::OwnedTLSConfig;
 use lapin::types::{FieldTable, ShortString};
-use lapin::{Channel, Connection, ConnectionProperties, Consumer};
+use lapin::{Channel, Connection, Consumer};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::RabbitMqAddress;
@@ -35,9 +34,9 @@ use super::{
 };
 use crate::message::{MESSAGE_BYTES_MAX, Message, Place};
 use ahead::Ahead;
+use broker::{confirmed, connect, is_not_implemented, look_for, trouble};
 use content::message;
 use letter::properties;
-use replies::{confirmed, is_not_implemented, look_for, trouble};
 use stream::Stream;
 
 /// For how many times the messages that are ahead a long one is remembered.
@@ -81,18 +80,7 @@ impl RabbitMq {
     }
 
     async fn connect(opening: &Opening, address: &RabbitMqAddress) -> Result<Self, Trouble> {
-        let mut tls = OwnedTLSConfig::default();
-        if let Some(ca) = &opening.ca {
-            let chain = std::fs::read_to_string(ca)
-                .with_context(|| format!("{} cannot be read", ca.display()));
-            tls.cert_chain = Some(chain.map_err(Trouble::Wrong)?);
-        }
-        let properties =
-            ConnectionProperties::default().with_connection_name("laurel-ingest".into());
-        let runtime = lapin::runtime::default_runtime().map_err(lost)?;
-        let connection =
-            Connection::connect_with_config(&address.url, properties, tls, runtime).await;
-        let connection = connection.map_err(|error| trouble(error, "RabbitMQ refuses"))?;
+        let connection = connect(&address.url, opening.ca.as_deref()).await?;
         let dead_letters = opening.dead_letters.clone();
         let channel = connection.create_channel().await.map_err(lost)?;
         look_for(&channel, &address.queue).await?;

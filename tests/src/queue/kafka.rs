@@ -8,7 +8,7 @@ use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::{DEAD, Letter, SCORES, Sent};
+use super::{DEAD, Letter, Published, SCORES, Sent};
 use crate::servers::kafka::Kafka;
 use crate::wait::until;
 
@@ -98,6 +98,35 @@ pub(super) fn letters(server: &Kafka) -> Vec<Letter> {
         assert!(partition.parse::<i32>().is_ok() && offset.parse::<i64>().is_ok(), "{position}");
     }
     letters
+}
+
+/// All events of the topic, partition by partition in their order.
+pub(super) fn published(server: &Kafka) -> Vec<Published> {
+    let consumer: BaseConsumer = config(server).set("group.id", "reader").create().unwrap();
+    let (mut list, mut count) = (TopicPartitionList::new(), 0);
+    for partition in 0..PARTITIONS {
+        let (low, high) = consumer.fetch_watermarks(SCORES, partition, TIMEOUT).unwrap();
+        list.add_partition_offset(SCORES, partition, Offset::Offset(low)).unwrap();
+        count += usize::try_from(high - low).unwrap();
+    }
+    consumer.assign(&list).unwrap();
+    let mut found = vec![];
+    while found.len() < count {
+        let message = consumer.poll(TIMEOUT).expect("the events are there").unwrap();
+        let headers = message.headers().unwrap();
+        assert_eq!((headers.count(), headers.get(0).key), (1, "content-type"));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let published = Published {
+            partition: message.partition(),
+            media_type: headers.get(0).value.map(text).unwrap(),
+            id: None,
+            key: message.key().map(text),
+            body: message.payload().map(text).unwrap(),
+        };
+        found.push((message.offset(), published));
+    }
+    found.sort_by_key(|(offset, published)| (published.partition, *offset));
+    found.into_iter().map(|(_, published)| published).collect()
 }
 
 fn config(server: &Kafka) -> ClientConfig {

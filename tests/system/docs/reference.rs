@@ -65,7 +65,7 @@ A test writes this page from the help of the programs: edit their sources, not t
 
 # Commands
 
-`laurel` serves and administers; the commands from `import` to `generate` are run by `laurel-analytics`, and `ingest` by `laurel-ingest`.
+`laurel` serves and administers; the commands from `import` to `generate` are run by `laurel-analytics`, `ingest` and `feed` by `laurel-ingest`.
 Both lie beside it.
 [Settings](settings.md) has every option that is also an environment variable, and [errors](errors.md#exit-statuses) has the exit statuses.
 ";

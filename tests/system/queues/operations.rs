@@ -1,4 +1,4 @@
-//! The address at which a running `laurel ingest` tells what it does.
+//! The address at which a running `laurel ingest` or `laurel feed` tells what it does.
 
 use std::process::Command;
 
@@ -11,8 +11,17 @@ pub(super) struct Operations(String);
 impl Operations {
     /// Has a command listen at an address of its own.
     pub(super) fn of(command: &mut Command) -> Self {
+        Self::by(command, "LAUREL_INGEST_OPERATIONS_LISTEN")
+    }
+
+    /// As [`Self::of`], of `laurel feed`.
+    pub(super) fn of_feed(command: &mut Command) -> Self {
+        Self::by(command, "LAUREL_FEED_OPERATIONS_LISTEN")
+    }
+
+    fn by(command: &mut Command, variable: &str) -> Self {
         let address = format!("127.0.0.1:{}", free_port());
-        command.env("LAUREL_INGEST_OPERATIONS_LISTEN", &address);
+        command.env(variable, &address);
         Self(address)
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use engine::webhook::GRACE_MS;
+use engine::webhook::ended::GRACE_MS;
 use tests::api::Api;
 use tests::api::submission::submit_durably;
 use tests::clock::now_ms;

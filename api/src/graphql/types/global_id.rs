@@ -8,6 +8,7 @@
 //! A board has its slug and its number, which is never used again, so that another board of the
 //! same slug is another object.
 
+use engine::webhook::message::event_id;
 use ranking::commit::EventPlace;
 use ranking::id::PartitionNo;
 use ranking::standings_id::{escape, unescape};
@@ -97,9 +98,7 @@ impl GlobalId {
             Self::FriendEntry(name, member, friend) => {
                 format!("friendEntry:{}:{}:{friend}", name.to_text(), escape(member))
             }
-            Self::Event(place) => {
-                format!("event:{}:{}:{}", place.partition, place.seq, place.index)
-            }
+            Self::Event(place) => event_id(place),
             Self::Job(number) => format!("job:{number}"),
             Self::Partition(number) => format!("partition:{number}"),
             Self::IntegrityRun(number) => format!("integrityRun:{number}"),

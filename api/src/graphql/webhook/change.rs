@@ -65,7 +65,7 @@ pub(crate) async fn update(
 ) -> Result<WebhookPayload> {
     let UpdateWebhookInput { id, name, url, events, board } = input;
     let mut row = present(ctx, &id).await?;
-    let before = (row.asks_for(Kind::PeriodEnded), row.board_no);
+    let before = (row.asks_for_periods(), row.board_no);
     if let Some(name) = name {
         row.name = name_of(name)?;
     }

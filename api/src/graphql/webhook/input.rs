@@ -10,7 +10,8 @@ pub struct CreateWebhookInput {
     /// A name that tells what it is for: 1 to 200 characters.
     pub(super) name: String,
     /// The address of the receiver: https, with a public host unless a setting allows another one;
-    /// at most 2,048 bytes.
+    /// at most 2,048 bytes. Or "feed:NAME", where `laurel feed --name NAME` takes the events to a
+    /// broker: a name of 1 to 64 small letters, digits, hyphens and underscores.
     pub(super) url: String,
     /// The kinds of events that it asks for, at least one.
     pub(super) events: Vec<WebhookEvent>,
@@ -25,7 +26,7 @@ pub struct UpdateWebhookInput {
     pub(super) id: ID,
     /// The name.
     pub(super) name: Option<String>,
-    /// The address of the receiver.
+    /// The address of the receiver, or "feed:NAME".
     pub(super) url: Option<String>,
     /// The kinds of events that it asks for. A kind that is new begins now.
     pub(super) events: Option<Vec<WebhookEvent>>,

@@ -1,16 +1,18 @@
 //! The client of Kafka: its settings, and questions for which it blocks.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Error, anyhow};
 use ranking::store::server::address::is_loopback;
 use rdkafka::TopicPartitionList;
+use rdkafka::client::{Client, ClientContext};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{Consumer, StreamConsumer};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::Offset;
 
-use super::super::address::KafkaAddress;
+use super::super::address::{KafkaAddress, KafkaBrokers};
 use super::super::{BROKER_TIMEOUT, Opening, PREFETCH_BATCHES, Trouble, lost};
 use super::group::Group;
 
@@ -33,10 +35,10 @@ const FULL_QUEUE_PAUSE_MS: u32 = 20;
 const HEARTBEAT_MS: u32 = 3000;
 const HEARTBEATS: u32 = 4;
 
-/// The settings of consumers and producers.
-pub(super) fn config(opening: &Opening, address: &KafkaAddress) -> Result<ClientConfig, Trouble> {
-    let needs_openssl = match &address.login {
-        _ if address.has_tls => Some("kafkas://"),
+/// The settings of consumers and producers. `ca` is a file of certificates.
+pub(crate) fn config(brokers: &KafkaBrokers, ca: Option<&Path>) -> Result<ClientConfig, Trouble> {
+    let needs_openssl = match &brokers.login {
+        _ if brokers.has_tls => Some("kafkas://"),
         Some(login) if login.mechanism != "PLAIN" => Some(&*login.mechanism),
         _ => None,
     };
@@ -46,22 +48,22 @@ pub(super) fn config(opening: &Opening, address: &KafkaAddress) -> Result<Client
         )));
     }
     let mut config = ClientConfig::new();
-    config.set("client.id", "laurel-ingest").set("bootstrap.servers", &address.servers).set(
+    config.set("client.id", "laurel-ingest").set("bootstrap.servers", &brokers.servers).set(
         "security.protocol",
-        match (address.has_tls, &address.login) {
+        match (brokers.has_tls, &brokers.login) {
             (false, None) => "plaintext",
             (false, Some(_)) => "sasl_plaintext",
             (true, None) => "ssl",
             (true, Some(_)) => "sasl_ssl",
         },
     );
-    if let Some(login) = &address.login {
+    if let Some(login) = &brokers.login {
         config
             .set("sasl.mechanism", &login.mechanism)
             .set("sasl.username", &login.user)
             .set("sasl.password", &login.password);
     }
-    if let Some(ca) = opening.ca.as_ref().filter(|_| address.has_tls) {
+    if let Some(ca) = ca.filter(|_| brokers.has_tls) {
         config.set("ssl.ca.location", ca.to_string_lossy());
     }
     Ok(config)
@@ -99,12 +101,12 @@ pub(super) fn consumer(
 
 /// Fails if a topic is not there, or if the way to one of the brokers is in clear text and may not
 /// be.
-pub(super) fn look_for(
-    consumer: &StreamConsumer<Group>,
+pub(crate) fn look_for<C: ClientContext>(
+    client: &Client<C>,
     topic: &str,
     allows_cleartext: bool,
 ) -> Result<(), Trouble> {
-    let found = consumer.fetch_metadata(Some(topic), BROKER_TIMEOUT);
+    let found = client.fetch_metadata(Some(topic), BROKER_TIMEOUT);
     let found = found.map_err(|error| trouble(error, "Kafka does not answer"))?;
     let away = found.brokers().iter().find(|broker| !is_loopback(broker.host()));
     if let Some(away) = away.filter(|_| !allows_cleartext) {
@@ -208,7 +210,7 @@ pub(super) fn is_of_group(error: &KafkaError) -> bool {
 }
 
 /// An error of the broker's own is of the settings; after others, another connection may do.
-pub(super) fn trouble(error: KafkaError, what: &str) -> Trouble {
+pub(crate) fn trouble(error: KafkaError, what: &str) -> Trouble {
     use RDKafkaErrorCode::{
         Authentication, ClusterAuthorizationFailed, GroupAuthorizationFailed,
         InconsistentGroupProtocol, InvalidGroupId, InvalidSessionTimeout, SaslAuthenticationFailed,

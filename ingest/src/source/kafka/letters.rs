@@ -24,7 +24,7 @@ const LETTER_BYTES_MAX: usize = 1_000_000_000;
 
 /// A client that says nothing by itself.
 #[derive(Clone)]
-struct Quiet;
+pub(crate) struct Quiet;
 
 impl ClientContext for Quiet {
     fn log(&self, _: RDKafkaLogLevel, fac: &str, message: &str) {

@@ -5,12 +5,12 @@ use anyhow::anyhow;
 use async_nats::header::HeaderMap;
 use async_nats::jetstream::consumer::Consumer;
 use async_nats::jetstream::consumer::pull::Config;
-use async_nats::jetstream::context::{GetStreamByNameErrorKind, GetStreamErrorKind};
+use async_nats::jetstream::context::GetStreamByNameErrorKind;
 use async_nats::jetstream::{Context, Message as Delivery};
 use hyper::body::Bytes;
 
 use super::super::{DeadLetter, LETTER_ID, LETTER_TIME, Trouble, lost};
-use super::{NatsAddress, trouble};
+use super::{NatsAddress, stream, trouble};
 use crate::format::{instant, shortened};
 use crate::message::Message;
 
@@ -55,10 +55,7 @@ pub(super) async fn open(
             address.consumer
         )));
     }
-    let stream = context.get_stream(&name).await.map_err(|error| {
-        let is_passing = matches!(error.kind(), GetStreamErrorKind::Request);
-        trouble(is_passing, anyhow!("the stream {name} cannot be had: {error}"))
-    })?;
+    let stream = stream(context, &name).await?;
     let bytes_max = usize::try_from(stream.cached_info().config.max_message_size)
         .ok()
         .filter(|bytes| *bytes > 0)
@@ -72,7 +69,7 @@ pub(super) async fn open(
 }
 
 /// True if a subject fits a filter, in which * stands for one part and > for all that follow.
-fn fits(filter: &str, subject: &str) -> bool {
+pub(crate) fn fits(filter: &str, subject: &str) -> bool {
     let mut parts = subject.split('.');
     for wanted in filter.split('.') {
         match (wanted, parts.next()) {

@@ -10,7 +10,7 @@ use super::super::DeadLetter;
 const ROUTING: [&str; 2] = ["CC", "BCC"];
 
 /// The delivery mode of a message that outlives the broker's process.
-pub(super) const PERSISTENT: u8 = 2;
+pub(crate) const PERSISTENT: u8 = 2;
 
 /// The properties of a dead letter: those of its message, with the reason in headers. Without the
 /// ones that would end it early, send it elsewhere, or make the broker refuse it.

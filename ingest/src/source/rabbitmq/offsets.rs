@@ -21,8 +21,8 @@ use lapin::{BasicProperties, Channel, Connection, Consumer, Error, ErrorKind};
 use tokio::time::timeout;
 
 use super::super::{BROKER_TIMEOUT, Trouble, lost};
+use super::broker::{confirmed, trouble};
 use super::letter::PERSISTENT;
-use super::replies::{confirmed, trouble};
 
 /// How long a message may be on its way that the queue does not count yet.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);

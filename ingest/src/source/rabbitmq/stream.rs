@@ -9,8 +9,8 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use super::super::address::StreamAddress;
 use super::super::{Trouble, lost};
+use super::broker::trouble;
 use super::offsets::Offsets;
-use super::replies::trouble;
 
 /// The header of a message, and the argument of a consumer.
 const OFFSET: &str = "x-stream-offset";
