@@ -133,7 +133,9 @@ impl Queue {
         match self {
             Self::Kafka(server) => format!("kafka://{}/{SCORES}", server.servers()),
             Self::Nats(server) => format!("{}/{SCORES}?subject=scores.events", server.url()),
-            Self::RabbitMq(server) => format!("{}/%2f?queue={SCORES}", server.url()),
+            Self::RabbitMq(server) | Self::RabbitMqStream(server) => {
+                format!("{}/%2f?queue={SCORES}", server.url())
+            }
         }
     }
 

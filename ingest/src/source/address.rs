@@ -11,9 +11,7 @@ use engine::settings::CleartextSettings;
 use engine::settings::redacted::Redacted;
 use url::Url;
 
-pub(crate) use rabbitmq::{
-    RabbitMqAddress, StreamAddress, protected_rabbitmq, rabbitmq_parts,
-};
+pub(crate) use rabbitmq::{RabbitMqAddress, StreamAddress, protected_rabbitmq, rabbitmq_parts};
 
 /// The form of an address.
 const EXPECTED: &str = "expected amqp://USER:PASSWORD@HOST/VHOST?queue=QUEUE, kafka://HOST:9092,HOST:9092/TOPIC?group=GROUP or nats://HOST:4222/STREAM?consumer=NAME";

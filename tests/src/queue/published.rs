@@ -36,7 +36,7 @@ impl Reader {
         match queue {
             Queue::Kafka(server) => kafka::published(server),
             Queue::Nats(_) => of_nats(queue).await,
-            Queue::RabbitMq(_) => {
+            Queue::RabbitMq(_) | Queue::RabbitMqStream(_) => {
                 self.take(queue).await;
                 self.taken.clone()
             }
