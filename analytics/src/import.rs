@@ -4,6 +4,7 @@
 //! All rows are checked before any is written, ranges included: the file is first folded in memory
 //! onto the present standings.
 
+mod bulk;
 mod input_file;
 mod known;
 mod rows;
@@ -35,6 +36,7 @@ use serde::Serialize;
 use crate::display_path;
 use crate::file::format::FileFormat;
 use crate::job::Job;
+use bulk::reused;
 use known::known_events;
 use rows::{BadRow, Row, Rows, read_rows};
 
@@ -53,6 +55,11 @@ pub struct Arguments {
     /// The board's slug, for files without a column board.
     #[arg(long)]
     pub(crate) board: Option<String>,
+    /// Writes the history of a board that has none yet straight to the database, which is faster
+    /// and takes memory for one partition's entries. The partitions of the board take no other
+    /// scores meanwhile, one after the other.
+    #[arg(long, requires = "board")]
+    bulk: bool,
     /// The column of the score.
     #[arg(long, default_value = "score")]
     score_column: String,
@@ -60,8 +67,8 @@ pub struct Arguments {
     /// file.
     #[arg(long)]
     skip_bad: Option<PathBuf>,
-    /// The most rows of the file, 1 to 1,000,000,000; each takes some 650 bytes of memory. By
-    /// default 100,000,000, and in Parquet no more than the file has bytes.
+    /// The most rows of the file, 1 to 1,000,000,000; each takes some 650 bytes of memory, but
+    /// for --bulk. By default 100,000,000, and in Parquet no more than the file has bytes.
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     rows_max: Option<u64>,
     /// The file: .ndjson (an object per line), .parquet, or CSV by any other name. Columns: member,
@@ -102,7 +109,10 @@ pub async fn import(deployment: &Deployment, arguments: &Arguments) -> Result<Im
         None => None,
     };
     let job = Job::begin(deployment, entity::job::IMPORT, board.map(|row| row.no)).await?;
-    let outcome = run(deployment, arguments, &job).await;
+    let outcome = match arguments.bulk {
+        true => bulk::run(deployment, arguments, &job).await,
+        false => run(deployment, arguments, &job).await,
+    };
     job.end(outcome).await
 }
 
@@ -223,13 +233,7 @@ async fn drop_known(
             }
             std::collections::hash_map::Entry::Occupied(first) => {
                 if *first.get() != content {
-                    bad.push(BadRow {
-                        line: *line,
-                        reason: format!(
-                            "its event id {:?} was used with another score, time or metadata",
-                            first.key().2
-                        ),
-                    });
+                    bad.push(BadRow { line: *line, reason: reused(&first.key().2) });
                 }
                 false
             }

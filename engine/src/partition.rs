@@ -1,6 +1,7 @@
 //! A partition: one serial history, from the commit in Redis to the rows in SQL.
 
 pub mod all_time_rows;
+pub mod append;
 mod barrier;
 pub mod change;
 mod cursor;

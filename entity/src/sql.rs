@@ -7,12 +7,16 @@ pub mod dialect;
 pub mod retention;
 pub mod signs;
 
+use std::sync::Arc;
+
 use ranking::id::PartitionNo;
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, SimpleExpr};
+use sea_orm::sqlx::{Postgres, Transaction};
 use sea_orm::{
     AccessMode, ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DatabaseConnection,
     DatabaseTransaction, DbBackend, DbErr, EntityTrait, IsolationLevel, Iterable, Order,
-    QueryFilter, QuerySelect, Select, SqliteTransactionMode, TransactionOptions, TransactionTrait,
+    QueryFilter, QuerySelect, RuntimeErr, Select, SqliteTransactionMode, TransactionOptions,
+    TransactionTrait,
 };
 
 /// The most rows of one INSERT, and the most values: SQLite takes 32,766 parameters.
@@ -55,6 +59,20 @@ async fn begin_with(
     beginning
         .await
         .map_err(|error| DbErr::Custom(format!("a transaction did not begin: {error}")))?
+}
+
+/// As [`begin`] on PostgreSQL, for a writer that copies: a transaction of SeaORM gives no access to
+/// COPY.
+pub async fn begin_for_copy(
+    db: &DatabaseConnection,
+) -> Result<Transaction<'static, Postgres>, DbErr> {
+    let pool = db.get_postgres_connection_pool().clone();
+    // In a task of its own, for the same reason.
+    let beginning = tokio::spawn(async move { pool.begin().await });
+    let begun = beginning
+        .await
+        .map_err(|error| DbErr::Custom(format!("a transaction did not begin: {error}")))?;
+    begun.map_err(|error| DbErr::Exec(RuntimeErr::SqlxError(Arc::new(error))))
 }
 
 /// Inserts rows in chunks of at most [`ROWS_MAX`].

@@ -22,6 +22,7 @@ mod m20261126_000017_webhooks;
 mod m20261126_000018_positions;
 mod m20261127_000019_job_parts;
 mod m20261127_000020_told_periods;
+mod m20261128_000021_postgres_keys;
 mod statement;
 
 use std::sync::Arc;
@@ -63,6 +64,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261126_000018_positions::Migration),
             Box::new(m20261127_000019_job_parts::Migration),
             Box::new(m20261127_000020_told_periods::Migration),
+            Box::new(m20261128_000021_postgres_keys::Migration),
         ]
     }
 }

@@ -11,6 +11,7 @@
 //! | [`giant`] | one rebuild of a hundred million members |
 //! | [`boards`] | many small boards: a server at rest, a recovery and a diff |
 //! | [`persister`] | the persister on each database, beside multi-row inserts |
+//! | [`import`] | imports of a whole history on each database, beside a bare COPY or inserts |
 //! | [`attacks`] | what each attack costs, and what it makes others wait |
 //! | [`siege`] | what readers wait for beside a thousand hostile connections |
 //! | [`live`] | subscribers of one board beside writers: commit to socket, memory of a socket |
@@ -38,6 +39,7 @@ mod cost;
 mod figures;
 mod giant;
 mod history;
+mod import;
 mod live;
 mod machine;
 mod midnight;
@@ -111,6 +113,9 @@ async fn main() {
     }
     if asked("persister") {
         persister::measure(scale, &mut figures).await;
+    }
+    if asked("import") {
+        import::measure(scale, &mut figures).await;
     }
     if asked("attacks") && cfg!(target_os = "linux") {
         attacks::measure(&mut figures).await;

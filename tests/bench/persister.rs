@@ -33,7 +33,7 @@ const COMMITS_OF: [usize; 2] = [1, 100];
 const EVENTS_AT_ONCE: usize = 5000;
 
 /// The rows of a run.
-struct Written {
+pub(crate) struct Written {
     members: Vec<member::Model>,
     commits: Vec<commit::Model>,
     events: Vec<score_event::Model>,
@@ -46,11 +46,7 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
         let stores = Stores::open_on(sql, 1).await;
         let other = other_database(sql, &stores).await;
         let board = stores.create_board("b", &[]).await;
-        let row = board::of_slug(&stores.deployment.db, "b").await.unwrap().unwrap();
-        board::Entity::insert(row.into_active_model())
-            .exec_without_returning(&other)
-            .await
-            .unwrap();
+        copy_boards(&stores.deployment.db, &other).await;
         // The first run fills what is empty, and does not count.
         for run in 0..=RUNS {
             for of in COMMITS_OF {
@@ -79,11 +75,18 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
 }
 
 /// An empty database with the same tables.
-async fn other_database(sql: Sql, stores: &Stores) -> DatabaseConnection {
+pub(crate) async fn other_database(sql: Sql, stores: &Stores) -> DatabaseConnection {
     let dir = stores.dir().join("other");
     std::fs::create_dir(&dir).unwrap();
     let url = sql.new_database(&dir).await;
     SqlSettings::new(dir, Some(url)).create().await.unwrap()
+}
+
+/// Gives a database the boards of another one, with their numbers.
+pub(crate) async fn copy_boards(from: &DatabaseConnection, to: &DatabaseConnection) {
+    for row in board::Entity::find().all(from).await.unwrap() {
+        board::Entity::insert(row.into_active_model()).exec_without_returning(to).await.unwrap();
+    }
 }
 
 /// Puts events into the log, and returns how many.
@@ -119,8 +122,21 @@ impl Written {
         }
     }
 
+    /// The rows of a board; all commits and members.
+    pub(crate) async fn of_board(db: &DatabaseConnection, slug: &str) -> Self {
+        let no = board::of_slug(db, slug).await.unwrap().unwrap().no;
+        let events = score_event::Entity::find().filter(score_event::Column::BoardNo.eq(no));
+        let standings = standing::Entity::find().filter(standing::Column::BoardNo.eq(no));
+        Self {
+            members: member::Entity::find().all(db).await.unwrap(),
+            commits: commit::Entity::find().all(db).await.unwrap(),
+            events: events.all(db).await.unwrap(),
+            standings: standings.all(db).await.unwrap(),
+        }
+    }
+
     /// Inserts them in as many transactions as the persister would.
-    async fn insert(self, db: &DatabaseConnection) {
+    pub(crate) async fn insert(self, db: &DatabaseConnection) {
         let parts = self.events.len().div_ceil(EVENTS_AT_ONCE);
         // Rows that others refer to go in first.
         insert_in_parts(db, self.members, 1).await;

@@ -4,6 +4,7 @@ mod blocks;
 mod export;
 mod generate;
 mod import;
+mod import_bulk;
 mod import_formats;
 mod jobs;
 mod parts;

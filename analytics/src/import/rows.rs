@@ -45,11 +45,28 @@ pub(crate) struct Row {
     pub(crate) region: Option<String>,
 }
 
+/// A row whose fields are right, each by itself.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FileRow {
+    pub(crate) line: u64,
+    pub(crate) member: MemberId,
+    pub(crate) score: i64,
+    /// In Unix milliseconds.
+    pub(crate) at_ms: i64,
+    /// The event id that the row has.
+    pub(crate) event_id: Option<EventId>,
+    pub(crate) metadata: Option<Metadata>,
+    pub(crate) region: Option<String>,
+}
+
 /// The rows of a file: those that may be imported, and the bad ones.
 pub(crate) struct Rows {
     pub(crate) good: Vec<Row>,
     pub(crate) bad: Vec<BadRow>,
 }
+
+/// A taker of each row of a file, with its board, or of the reason why it is bad.
+pub(crate) type TakeRow<'a> = &'a mut dyn FnMut(Result<(&Board, FileRow), BadRow>) -> Result<()>;
 
 /// The fields of a row, not yet checked.
 pub(crate) struct Fields<'a> {
@@ -76,9 +93,8 @@ pub(crate) struct RowChecker<'a> {
     arguments: &'a Arguments,
     boards: &'a HashMap<String, Board>,
     now_ms: i64,
-    /// A hash of the file's content, which names the events of rows that have no event id.
-    hash: String,
-    rows: Rows,
+    count: u64,
+    take_row: TakeRow<'a>,
 }
 
 /// Reads every row: those that may be imported, and the bad ones.
@@ -90,25 +106,78 @@ pub(crate) fn read_rows(
     boards: &HashMap<String, Board>,
     now_ms: i64,
 ) -> Result<Rows> {
+    check_regular(&arguments.file)?;
+    let (names, mut rows) = (EventNames::of(&arguments.file)?, Rows { good: vec![], bad: vec![] });
+    visit_rows(arguments, boards, now_ms, &mut |taken| {
+        match taken {
+            Ok((board, row)) => rows.good.push(row.into_submission(board, &names)?),
+            Err(bad) => rows.bad.push(bad),
+        }
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
+/// Hands every row of the file to `take_row`.
+///
+/// # Errors
+/// As [`read_rows`]; those of `take_row`.
+pub(crate) fn visit_rows(
+    arguments: &Arguments,
+    boards: &HashMap<String, Board>,
+    now_ms: i64,
+    take_row: TakeRow<'_>,
+) -> Result<()> {
     if let Some(slug) = &arguments.board
         && !boards.contains_key(slug)
     {
         bail!("there is no board {slug:?}");
     }
     check_regular(&arguments.file)?;
-    let mut checker = RowChecker {
-        arguments,
-        boards,
-        now_ms,
-        hash: sum(&arguments.file)?.sha256[..HASH_DIGITS].to_owned(),
-        rows: Rows { good: vec![], bad: vec![] },
-    };
+    let mut checker = RowChecker { arguments, boards, now_ms, count: 0, take_row };
     match FileFormat::of_input(&arguments.file) {
-        FileFormat::Csv => csv_rows::read(&mut checker)?,
-        FileFormat::Ndjson => ndjson_rows::read(&mut checker)?,
-        FileFormat::Parquet => parquet_rows::read(&mut checker)?,
+        FileFormat::Csv => csv_rows::read(&mut checker),
+        FileFormat::Ndjson => ndjson_rows::read(&mut checker),
+        FileFormat::Parquet => parquet_rows::read(&mut checker),
     }
-    Ok(checker.rows)
+}
+
+/// The names of events whose rows have no event id: a hash of the file's content, and the line.
+#[derive(Debug, Clone)]
+pub(crate) struct EventNames(String);
+
+impl EventNames {
+    /// The names of the events of a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub(crate) fn of(path: &Path) -> Result<Self> {
+        Ok(Self(sum(path)?.sha256[..HASH_DIGITS].to_owned()))
+    }
+
+    /// The event id of a row without one.
+    pub(crate) fn name(&self, line: u64) -> ranking::Result<EventId> {
+        EventId::for_new(&format!("import-{}-{line}", self.0))
+    }
+}
+
+impl FileRow {
+    fn into_submission(self, board: &Board, names: &EventNames) -> Result<Row> {
+        let Self { line, member, score, at_ms, event_id, metadata, region } = self;
+        let event_id = event_id.map_or_else(|| names.name(line), Ok)?;
+        let submission = Submission {
+            report: Report::Nothing,
+            board: board.clone(),
+            member,
+            score,
+            at_ms: Some(at_ms),
+            event_id: Some(event_id),
+            segments: vec![],
+            metadata,
+            provenance: None,
+        };
+        Ok(Row { line, submission, region })
+    }
 }
 
 /// Says that a line is too long.
@@ -116,9 +185,9 @@ fn too_long() -> String {
     format!("longer than {LINE_BYTES_MAX} bytes: expected shorter lines")
 }
 
-impl RowChecker<'_> {
+impl<'a> RowChecker<'a> {
     /// The file.
-    pub(crate) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &'a Path {
         &self.arguments.file
     }
 
@@ -165,20 +234,20 @@ impl RowChecker<'_> {
     /// If the file has more rows than it may have.
     pub(crate) fn take(&mut self, line: u64, fields: Result<Fields<'_>>) -> Result<()> {
         match fields.and_then(|fields| self.check(line, &fields)) {
-            Ok(row) => self.rows.good.push(row),
-            Err(error) => self.rows.bad.push(BadRow { line, reason: format!("{error:#}") }),
+            Ok(row) => (self.take_row)(Ok(row))?,
+            Err(error) => (self.take_row)(Err(BadRow { line, reason: format!("{error:#}") }))?,
         }
-        let rows = self.rows.good.len() + self.rows.bad.len();
-        check_rows(&self.arguments.file, rows as u64, rows_max(self.arguments))
+        self.count += 1;
+        check_rows(&self.arguments.file, self.count, rows_max(self.arguments))
     }
 
-    fn check(&self, line: u64, fields: &Fields<'_>) -> Result<Row> {
-        let filled =
-            |field: Option<&'_ str>| field.filter(|text| !text.is_empty()).map(str::to_owned);
-        let slug = self.arguments.board.clone().or(filled(fields.board));
+    fn check(&self, line: u64, fields: &Fields<'_>) -> Result<(&'a Board, FileRow)> {
+        fn filled(field: Option<&str>) -> Option<&str> {
+            field.filter(|text| !text.is_empty())
+        }
+        let slug = self.arguments.board.as_deref().or(filled(fields.board));
         let slug = slug.context("it names no board")?;
-        let board =
-            self.boards.get(&slug).with_context(|| format!("there is no board {slug:?}"))?;
+        let board = self.boards.get(slug).with_context(|| format!("there is no board {slug:?}"))?;
         let at_ms = match fields.at {
             At::Text(text) => parse_at(text)?,
             At::Ms(at_ms) if at_ms >= 0 => at_ms,
@@ -187,30 +256,21 @@ impl RowChecker<'_> {
         if at_ms > self.now_ms {
             bail!("at is in the future");
         }
-        let metadata = filled(fields.metadata).as_deref().map(Metadata::parse).transpose()?;
+        let metadata = filled(fields.metadata).map(Metadata::parse).transpose()?;
         board.check_metadata(metadata.as_ref())?;
-        let event_id = filled(fields.event_id);
-        let event_id = event_id.unwrap_or_else(|| format!("import-{}-{line}", self.hash));
-        let submission = Submission {
-            report: Report::Nothing,
-            board: board.clone(),
-            member: MemberId::for_new(fields.member)?,
-            score: ranking::score::parse(fields.score.trim(), board.rules.decimals)?,
-            at_ms: Some(at_ms),
-            event_id: Some(EventId::for_new(&event_id)?),
-            segments: vec![],
-            metadata,
-            provenance: None,
-        };
+        let member = MemberId::for_new(fields.member)?;
+        let score = ranking::score::parse(fields.score.trim(), board.rules.decimals)?;
+        let event_id = filled(fields.event_id).map(EventId::for_new).transpose()?;
         let region = filled(fields.region);
-        if let Some(region) = &region
+        if let Some(region) = region
             && (region.chars().count() > REGION_CHARS_MAX || !is_presentable(region))
         {
             bail!(
                 "invalid region: expected up to {REGION_CHARS_MAX} characters that are not blank, without control characters, invisible ones or ones that change its direction"
             );
         }
-        Ok(Row { line, submission, region })
+        let region = region.map(str::to_owned);
+        Ok((board, FileRow { line, member, score, at_ms, event_id, metadata, region }))
     }
 }
 

@@ -208,7 +208,11 @@ pub(crate) async fn load(
     Ok(rows)
 }
 
-fn row_of(
+/// The row of a state as of a commit.
+///
+/// # Errors
+/// `OutOfRange` if no key can hold the state.
+pub(super) fn row_of(
     board: &Board,
     segment: String,
     member: &str,

@@ -15,7 +15,7 @@ use crate::partition::recovery::in_time;
 use all_time::AllTime;
 use entity::board;
 use entity::error::Result;
-use entity::history::score_event;
+use entity::history::{log_cursor, score_event};
 use entity::sql::blocks::Columns;
 use futures::TryStreamExt;
 use ranking::board::Board;
@@ -45,19 +45,7 @@ impl Partition<'_> {
         at_tip: Option<Head>,
         fits: bool,
     ) -> Result<()> {
-        // The head goes first: from here on no commit is accepted and no persister starts.
-        recovery.close().await?;
-        // A persister that has started may still end. The next epoch waits for it or makes it fail.
-        in_time(self.begin_epoch(recovery.run_id())).await?;
-        let cursor = loop {
-            let cursor = in_time(self.accept_run(recovery.run_id(), 0)).await?;
-            let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
-            if found.descendants.is_empty() || !fits {
-                break cursor;
-            }
-            let commits = one_transaction(found.descendants);
-            in_time(self.persist_commits(&cursor, &commits)).await?;
-        };
+        let cursor = self.close(recovery, fits).await?;
         let is_at = |head: &Head| head.seq == cursor.seq as u64 && head.commit == cursor.commit_id;
         if let Some(head) = at_tip.filter(is_at) {
             tracing::warn!(partition = %self, seq = cursor.seq, "another program has written to the log in Redis: the partition begins a new one");
@@ -82,6 +70,41 @@ impl Partition<'_> {
         let last_ms = last.as_ref().map_or(0, |commit| commit.accepted_at_ms);
         let now_ms = self.clock.now_ms().max(last_ms);
         let standings = self.load_standings(&boards, now_ms).await?;
+        self.put_rolled(recovery, &boards, standings, now_ms).await?;
+        let seen_ms = self.load_seen(recovery, &boards).await?;
+        let clock_ms = seen_ms.max(last.map_or(0, |commit| commit.clock_ms));
+        self.load_entrants(recovery, boards.values()).await?;
+        self.load_positions(recovery, &boards).await?;
+        let epoch = cursor.epoch.unsigned_abs();
+        Ok(recovery.finish((cursor.seq as u64, &cursor.commit_id), epoch, clock_ms, true).await?)
+    }
+
+    /// Closes the partition: no commit is accepted and no persister writes from here on. SQL gets
+    /// the commits that the log has for it, unless they do not fit. Returns SQL's cursor then.
+    pub(super) async fn close(self, recovery: &Recovery, fits: bool) -> Result<log_cursor::Model> {
+        // The head goes first: from here on no commit is accepted and no persister starts.
+        recovery.close().await?;
+        // A persister that has started may still end. The next epoch waits for it or makes it fail.
+        in_time(self.begin_epoch(recovery.run_id())).await?;
+        loop {
+            let cursor = in_time(self.accept_run(recovery.run_id(), 0)).await?;
+            let found = recovery.find(cursor.seq as u64, &cursor.commit_id).await?;
+            if found.descendants.is_empty() || !fits {
+                return Ok(cursor);
+            }
+            let commits = one_transaction(found.descendants);
+            in_time(self.persist_commits(&cursor, &commits)).await?;
+        }
+    }
+
+    /// Puts standings into Redis, whose rolling windows have rolled to an instant.
+    pub(super) async fn put_rolled(
+        self,
+        recovery: &Recovery,
+        boards: &HashMap<BoardNo, Board>,
+        standings: Vec<StandingsChange>,
+        now_ms: i64,
+    ) -> Result<()> {
         let rolled: BTreeSet<_> = standings
             .iter()
             .filter(|change| change.id.window.rolling().is_some())
@@ -98,13 +121,7 @@ impl Partition<'_> {
             let mark = RollMark { begun_ms, is_ready: true };
             writes.mark_roll(keys, self.no, no, &series, mark);
         }
-        recovery.apply(&writes).await?;
-        let seen_ms = self.load_seen(recovery, &boards).await?;
-        let clock_ms = seen_ms.max(last.map_or(0, |commit| commit.clock_ms));
-        self.load_entrants(recovery, boards.values()).await?;
-        self.load_positions(recovery, &boards).await?;
-        let epoch = cursor.epoch.unsigned_abs();
-        Ok(recovery.finish((cursor.seq as u64, &cursor.commit_id), epoch, clock_ms, true).await?)
+        Ok(recovery.apply(&writes).await?)
     }
 
     /// The boards of which the partition may hold something, even if they were deleted: a shard, or

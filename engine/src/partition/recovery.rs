@@ -151,7 +151,7 @@ impl Partition<'_> {
     }
 
     /// The right to recover the partition, as soon as other processes leave it.
-    async fn wait_for_recovery(self) -> Result<Recovery> {
+    pub(super) async fn wait_for_recovery(self) -> Result<Recovery> {
         let token = entity::random_id();
         let deadline = Instant::now() + ADOPTION_TIMEOUT;
         loop {
@@ -229,7 +229,7 @@ impl Partition<'_> {
 
     /// Checks that the partition is this deployment's, in the Redis that SQL names, and takes an
     /// empty one for it.
-    async fn take(self, recovery: &Recovery) -> Result<()> {
+    pub(super) async fn take(self, recovery: &Recovery) -> Result<()> {
         let owner = recovery.owner().await?;
         match &owner {
             Some(owner) => self.check_owner(owner)?,
@@ -307,13 +307,13 @@ where
 }
 
 /// Recovers while the lease is renewed, and gives it up after an error.
-async fn under_lease(
+pub(super) async fn under_lease<T>(
     recovery: &Recovery,
-    recovering: impl Future<Output = Result<()>>,
-) -> Result<()> {
+    recovering: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let recovered = tokio::select! {
         recovered = recovering => recovered,
-        lost = keep(recovery) => lost,
+        lost = keep(recovery) => Err(lost),
         () = sleep(RECOVERY_TIMEOUT) => Err(ranking::Error::Unavailable(format!(
             "a recovery took over {} s",
             RECOVERY_TIMEOUT.as_secs()
@@ -327,10 +327,12 @@ async fn under_lease(
     recovered
 }
 
-/// Renews the lease of a recovery while it runs.
-async fn keep(recovery: &Recovery) -> Result<()> {
+/// Renews the lease of a recovery while it runs. Returns the error that ended that.
+async fn keep(recovery: &Recovery) -> Error {
     loop {
         sleep(RENEWAL).await;
-        recovery.renew().await?;
+        if let Err(error) = recovery.renew().await {
+            return error.into();
+        }
     }
 }

@@ -138,7 +138,7 @@ pub(crate) async fn correct(
 }
 
 /// The last instant before which any window of a board is being sealed.
-fn sealing_until_ms(board: &Board) -> i64 {
+pub fn sealing_until_ms(board: &Board) -> i64 {
     let windows = board.added.values();
     let sealing = windows.map(|added| added.sealed.sealing_before_ms);
     sealing.max().unwrap_or(NEVER_MS)

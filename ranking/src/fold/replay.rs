@@ -137,6 +137,36 @@ impl Replay {
         Ok(())
     }
 
+    /// Folds a score that a member is about to get, with its time in Unix milliseconds, unless an
+    /// entry that it counts in would leave its range: then nothing changes, as where a batch
+    /// refuses it. The replay leaves out nothing.
+    ///
+    /// # Errors
+    /// `OutOfRange` or `AttemptsExhausted`, as a submission is told.
+    pub fn admit(
+        &mut self,
+        board: &Board,
+        member: &MemberId,
+        segments: &[String],
+        (score, at_ms): (i64, i64),
+    ) -> Result<()> {
+        let states = self.states.entry((board.no, member.clone())).or_default();
+        let rolls = self.rolls.get(&board.no).unwrap_or(&self.rolls_to);
+        let mut moved = vec![];
+        for (id, period) in self.periods.standings(board, segments, at_ms, rolls)? {
+            let window = id.window;
+            let index = self.standings.index(board, id, period);
+            let period = &self.standings.list[index].period;
+            let event = board.rules.first(window, score, at_ms);
+            let folded = board.rules.fold(window, states.get(&index).copied(), event);
+            board.check_attempts(window, period, member, folded.score)?;
+            board.rules.key(window, period, folded)?;
+            moved.push((index, folded));
+        }
+        states.extend(moved);
+        Ok(())
+    }
+
     /// The states in one window, with their segments; for one member's history in `all`, one for
     /// each segment.
     pub fn into_states(self, window: Window) -> Vec<(String, State)> {

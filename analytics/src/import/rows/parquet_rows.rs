@@ -194,6 +194,7 @@ mod tests {
         let board = Board::new(BoardNo(1), rules);
         let arguments = Arguments {
             board: Some("b".to_owned()),
+            bulk: false,
             score_column: "score".to_owned(),
             skip_bad: None,
             rows_max: None,
