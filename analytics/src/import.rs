@@ -4,6 +4,7 @@
 //! All rows are checked before any is written, ranges included: the file is first folded in memory
 //! onto the present standings.
 
+mod attributes;
 mod bulk;
 mod input_file;
 mod known;
@@ -19,8 +20,7 @@ use engine::board::entrants;
 use engine::deployment::Deployment;
 use engine::partition::Partition;
 use engine::partition::submit::Prepared;
-use entity::{board, member};
-use ranking::attribute::{Attributes, REGION, segments_of};
+use entity::board;
 use ranking::board::Board;
 use ranking::board::fair_play::FairPlay;
 use ranking::commit::COMMIT_EVENTS_MAX;
@@ -29,13 +29,12 @@ use ranking::score::rank_key::RankKey;
 use ranking::standings_id::StandingsId;
 use ranking::submission::batch::Batch;
 use ranking::submission::{FoldOutcome, FoldedBatch, StandingsChange, Submission, Verdict};
-use sea_orm::ActiveValue::Set;
-use sea_orm::sea_query::OnConflict;
 use serde::Serialize;
 
 use crate::display_path;
 use crate::file::format::FileFormat;
 use crate::job::Job;
+use attributes::{set_segments, write_regions};
 use bulk::reused;
 use known::known_events;
 use rows::{BadRow, Row, Rows, read_rows};
@@ -187,30 +186,6 @@ fn importing(row: &board::Model) -> Result<(String, Board)> {
     board.admission.lateness_max_ms = None;
     board.fair_play = FairPlay::default();
     Ok((row.slug.clone(), board))
-}
-
-/// Sets the segments that rows count in, on boards that have some: those of the attributes of the
-/// member, with the row's own region in place of the member's.
-async fn set_segments(
-    deployment: &Deployment,
-    rows: &mut [Row],
-    segmented: &HashMap<BoardNo, Vec<String>>,
-) -> Result<()> {
-    let asked = rows.iter().filter(|row| segmented.contains_key(&row.submission.board.no));
-    let asked: BTreeSet<&str> = asked.map(|row| row.submission.member.as_str()).collect();
-    let asked: Vec<&str> = asked.into_iter().collect();
-    let mut known: HashMap<String, Attributes> = HashMap::new();
-    for chunk in asked.chunks(MEMBERS_MAX) {
-        known.extend(member::attributes(&deployment.db, chunk).await?);
-    }
-    for row in rows {
-        let Some(segment_by) = segmented.get(&row.submission.board.no) else { continue };
-        let (own, of_member) = (row.region.as_ref(), known.get(row.submission.member.as_str()));
-        row.submission.segments = segments_of(segment_by, |name| {
-            own.filter(|_| name == REGION).or_else(|| of_member?.get(name))
-        });
-    }
-    Ok(())
 }
 
 /// Drops rows whose event id is in the history or in an earlier row; the same id with other content
@@ -366,34 +341,4 @@ fn report_bad_rows(arguments: &Arguments, bad: &[BadRow]) -> Result<()> {
         writer.write_record([row.line.to_string(), row.reason.clone()])?;
     }
     Ok(writer.flush()?)
-}
-
-/// Writes the region of each member from its last row in the file, and creates new members.
-async fn write_regions(
-    deployment: &Deployment,
-    rows: &[Row],
-    refused: &BTreeMap<usize, String>,
-) -> Result<()> {
-    let taken = rows.iter().enumerate().filter(|(index, _)| !refused.contains_key(index));
-    let regions: BTreeMap<String, String> = taken
-        .filter_map(|(_, row)| Some((row.submission.member.to_string(), row.region.clone()?)))
-        .collect();
-    let row = |(key, region): (String, String)| member::ActiveModel {
-        key: Set(key),
-        name: Set(None),
-        name_folded: Set(None),
-        region: Set(Some(region)),
-        created_at_ms: Set(deployment.clock.now_ms()),
-        avatar_url: Set(None),
-        attributes: Set(None),
-    };
-    let replace =
-        OnConflict::column(member::Column::Key).update_column(member::Column::Region).to_owned();
-    entity::sql::insert_chunked::<member::Entity, _>(
-        &deployment.db,
-        regions.into_iter().map(row).collect(),
-        Some(replace),
-    )
-    .await?;
-    Ok(())
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ranking::id::PartitionNo;
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, SimpleExpr};
-use sea_orm::sqlx::{Postgres, Transaction};
+use sea_orm::sqlx::{self, Postgres, Transaction};
 use sea_orm::{
     AccessMode, ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DatabaseConnection,
     DatabaseTransaction, DbBackend, DbErr, EntityTrait, IsolationLevel, Iterable, Order,
@@ -72,7 +72,12 @@ pub async fn begin_for_copy(
     let begun = beginning
         .await
         .map_err(|error| DbErr::Custom(format!("a transaction did not begin: {error}")))?;
-    begun.map_err(|error| DbErr::Exec(RuntimeErr::SqlxError(Arc::new(error))))
+    begun.map_err(of_sqlx)
+}
+
+/// An error of sqlx as SeaORM has it.
+pub fn of_sqlx(error: sqlx::Error) -> DbErr {
+    DbErr::Exec(RuntimeErr::SqlxError(Arc::new(error)))
 }
 
 /// Inserts rows in chunks of at most [`ROWS_MAX`].

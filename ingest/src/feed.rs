@@ -40,8 +40,7 @@ pub(crate) struct FeedArguments {
 /// If a setting is missing or does not fit the broker, or SQL does not answer at the start.
 pub(crate) async fn run(arguments: FeedArguments) -> Result<()> {
     let FeedArguments { feed, sql, log } = arguments;
-    // The client of RabbitMQ logs each error that it returns.
-    log.start("info,lapin=off")?;
+    log.start(crate::LOG)?;
     let stop = Stop::new().context("signals cannot be caught")?;
     let name = feed.feed_name.as_deref().context(
         "the feed has no name: expected --name, or LAUREL_FEED_NAME, as in the address feed:NAME of a webhook",

@@ -8,6 +8,7 @@ mod tests;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
+use ranking::commit::content::to_hex;
 use ranking::id::{ID_BYTES_MAX, check_slug};
 use ranking::score::json;
 use serde::{Deserialize, Serialize};
@@ -229,7 +230,7 @@ fn derived_id(id: &str, item: Option<usize>) -> String {
         return id;
     }
     let hash = Sha256::digest(id.as_bytes());
-    hash.iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+    format!("sha256:{}", to_hex(&hash))
 }
 
 /// A reason as it may stand in a header: on one line, and not long.

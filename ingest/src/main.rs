@@ -45,6 +45,9 @@ use worker::Worker;
 /// How long tasks may take to notice that the process ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 
+/// The log by default. The client of RabbitMQ logs each error that it returns.
+const LOG: &str = "info,lapin=off";
+
 /// Takes scores from a queue of RabbitMQ, a topic of Kafka or a stream of NATS JetStream, and
 /// submits them to a server. A message is settled once its scores are answered for. Exit status: 0
 /// stopped or, with --once, done; 1 failed; 2 wrong usage.
@@ -99,8 +102,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     if let Some(Command::Feed(arguments)) = command {
         return feed::run(*arguments).await;
     }
-    // The client of RabbitMQ logs each error that it returns.
-    log.start("info,lapin=off")?;
+    log.start(LOG)?;
     let stop = Stop::new().context("signals cannot be caught")?;
     let opening = Opening::new(&settings, &cleartext)?;
     let server = Server::new(&settings, &cleartext)?;

@@ -2,6 +2,8 @@
 
 mod found;
 #[macro_use]
+mod statement;
+#[macro_use]
 mod m20261122_000001_tables;
 mod m20261123_000002_fallback_indexes;
 mod m20261123_000003_board_changes;
@@ -23,7 +25,6 @@ mod m20261126_000018_positions;
 mod m20261127_000019_job_parts;
 mod m20261127_000020_told_periods;
 mod m20261128_000021_postgres_keys;
-mod statement;
 
 use std::sync::Arc;
 

@@ -3,8 +3,6 @@
 
 use sea_orm_migration::prelude::*;
 
-use crate::m20261122_000001_tables::{drop_all, run_all};
-
 #[derive(DeriveMigrationName)]
 pub(crate) struct Migration;
 
@@ -67,18 +65,4 @@ const STATEMENTS: [&str; 6] = [
     )"#,
 ];
 
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    /// As the first step.
-    fn use_transaction(&self) -> Option<bool> {
-        Some(true)
-    }
-
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        run_all(manager, &STATEMENTS).await
-    }
-
-    async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        drop_all(manager, &TABLES).await
-    }
-}
+tables_step!();

@@ -2,8 +2,6 @@
 
 use sea_orm_migration::prelude::*;
 
-use crate::m20261122_000001_tables::{drop_all, run_all};
-
 #[derive(DeriveMigrationName)]
 pub(crate) struct Migration;
 
@@ -25,18 +23,4 @@ const STATEMENTS: [&str; 2] = [
     r#"CREATE INDEX "told_period_changes" ON "told_period" ("changes")"#,
 ];
 
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    /// As the first step.
-    fn use_transaction(&self) -> Option<bool> {
-        Some(true)
-    }
-
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        run_all(manager, &STATEMENTS).await
-    }
-
-    async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        drop_all(manager, &TABLES).await
-    }
-}
+tables_step!();

@@ -28,3 +28,24 @@ fn is_done(error: &DbErr) -> bool {
     let answer = answer.and_then(|answer| answer.try_downcast_ref::<MySqlDatabaseError>());
     answer.is_some_and(|answer| DONE.contains(&answer.number()))
 }
+
+/// Implements the `Migration` of a file whose `STATEMENTS` make its `TABLES`, and nothing else.
+macro_rules! tables_step {
+    () => {
+        #[async_trait::async_trait]
+        impl MigrationTrait for Migration {
+            /// As the first step.
+            fn use_transaction(&self) -> Option<bool> {
+                Some(true)
+            }
+
+            async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+                $crate::m20261122_000001_tables::run_all(manager, &STATEMENTS).await
+            }
+
+            async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+                $crate::m20261122_000001_tables::drop_all(manager, &TABLES).await
+            }
+        }
+    };
+}

@@ -9,3 +9,8 @@ pub const DAY_MS: i64 = 86_400_000;
 pub fn now_ms() -> i64 {
     Clock::default().now_ms()
 }
+
+/// The seconds until the next time that an hour is ten minutes old.
+pub fn seconds_to_minute_ten() -> i64 {
+    (3600 + 600 - now_ms() / 1000 % 3600) % 3600
+}

@@ -7,3 +7,4 @@ mod failures;
 mod management;
 mod periods;
 mod receiver;
+mod standings;

@@ -17,7 +17,6 @@ use engine::failpoint;
 use engine::partition::append::{Share, Source};
 use engine::seal::correction::sealing_until_ms;
 use entity::{board, member};
-use ranking::attribute::{REGION, segments_of};
 use ranking::board::Board;
 use ranking::commit::{Event, EventKind};
 use ranking::id::PartitionNo;
@@ -29,9 +28,9 @@ use tokio::task::block_in_place;
 pub(crate) use self::check::reused;
 use self::check::{Checker, Figures, ID_PARTS, Skipped, id_part, skip_known};
 use self::spool::{Spool, SpooledRow, SpooledRows};
-use super::input_file::check_regular;
+use super::attributes::{known_attributes, segments};
 use super::rows::{EventNames, FileRow, visit_rows};
-use super::{Arguments, Imported, MEMBERS_MAX, importing, report_bad_rows};
+use super::{Arguments, Imported, importing, report_bad_rows};
 use crate::job::Job;
 
 /// The rows whose members' attributes are looked up together.
@@ -65,7 +64,6 @@ pub(crate) async fn run(
     let (began, now_ms) = (Instant::now(), deployment.clock.now_ms());
     let row = ready(deployment, arguments).await?;
     let (slug, board) = importing(&row)?;
-    check_regular(&arguments.file)?;
     job.stage("reading", 0);
     let names = EventNames::of(&arguments.file)?;
     let marks = deployment.member_marks().await?;
@@ -187,18 +185,12 @@ impl Sorted {
         let mut attributes = HashMap::new();
         if !segment_by.is_empty() {
             let members: BTreeSet<&str> = rows.iter().map(|row| row.member.as_str()).collect();
-            let members: Vec<&str> = members.into_iter().collect();
-            for some in members.chunks(MEMBERS_MAX) {
-                let read = member::attributes(&deployment.db, some);
-                attributes.extend(Handle::current().block_on(read)?);
-            }
+            let known = known_attributes(deployment, members);
+            attributes = Handle::current().block_on(known)?;
         }
         for row in rows.drain(..) {
             let of_member = attributes.get(row.member.as_str());
-            let segments = segments_of(segment_by, |name| {
-                let own = row.region.as_ref().filter(|_| name == REGION);
-                own.or_else(|| of_member?.get(name))
-            });
+            let segments = segments(segment_by, row.region.as_ref(), of_member);
             let partition = deployment.store.partitions().of_member(board, &row.member);
             let part = self.partitions.binary_search(&partition);
             let part = part.ok().context("a member is in no partition of the board")?;

@@ -106,7 +106,6 @@ pub(crate) fn read_rows(
     boards: &HashMap<String, Board>,
     now_ms: i64,
 ) -> Result<Rows> {
-    check_regular(&arguments.file)?;
     let (names, mut rows) = (EventNames::of(&arguments.file)?, Rows { good: vec![], bad: vec![] });
     visit_rows(arguments, boards, now_ms, &mut |taken| {
         match taken {
@@ -118,7 +117,7 @@ pub(crate) fn read_rows(
     Ok(rows)
 }
 
-/// Hands every row of the file to `take_row`.
+/// Hands every row of the file, which is a regular one, to `take_row`.
 ///
 /// # Errors
 /// As [`read_rows`]; those of `take_row`.
@@ -133,7 +132,6 @@ pub(crate) fn visit_rows(
     {
         bail!("there is no board {slug:?}");
     }
-    check_regular(&arguments.file)?;
     let mut checker = RowChecker { arguments, boards, now_ms, count: 0, take_row };
     match FileFormat::of_input(&arguments.file) {
         FileFormat::Csv => csv_rows::read(&mut checker),
@@ -150,8 +148,9 @@ impl EventNames {
     /// The names of the events of a file.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// If it is no regular file, or cannot be read.
     pub(crate) fn of(path: &Path) -> Result<Self> {
+        check_regular(path)?;
         Ok(Self(sum(path)?.sha256[..HASH_DIGITS].to_owned()))
     }
 

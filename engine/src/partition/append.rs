@@ -88,8 +88,8 @@ pub struct Appended {
 }
 
 impl Partition<'_> {
-    /// Appends events to the partition's history and to the board's standings. `advance` is told
-    /// how many were written since it was told last.
+    /// Appends events to the partition's history and to the board's standings. Each call of
+    /// `advance` has the number of events written since the call before.
     ///
     /// The partition is closed meanwhile, for all of its boards.
     ///

@@ -16,6 +16,7 @@ use entity::webhook::outbox::{Asking, Notice, asking, tell_some};
 use entity::webhook::{Kind, ended_period, told_period};
 use futures::stream::{self, StreamExt};
 use ranking::board::Board;
+use ranking::commit::content::to_hex;
 use ranking::score::format;
 use ranking::shown_instant;
 use ranking::standings_id::StandingsId;
@@ -245,11 +246,10 @@ impl Final {
         })
     }
 
-    /// A digest of what is told of them.
+    /// A digest of the size and the winners.
     pub(super) fn digest(&self) -> String {
         let text = json!([self.size, self.winners]).to_string();
-        let digest = digest(&SHA256, text.as_bytes());
-        digest.as_ref().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+        to_hex(digest(&SHA256, text.as_bytes()).as_ref())
     }
 }
 

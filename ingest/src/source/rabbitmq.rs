@@ -17,11 +17,10 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use async_trait::async_trait;
-use futures::TryFutureExt;
 use lapin::message::Delivery;
 use lapin::options::{
     BasicAckOptions, BasicConsumeOptions, BasicGetOptions, BasicPublishOptions, BasicQosOptions,
-    ConfirmSelectOptions, QueueDeclareOptions,
+    ConfirmSelectOptions,
 };
 use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Connection, Consumer};
@@ -34,7 +33,7 @@ use super::{
 };
 use crate::message::{MESSAGE_BYTES_MAX, Message, Place};
 use ahead::Ahead;
-use broker::{confirmed, connect, is_not_implemented, look_for, trouble};
+use broker::{confirmed, connect, is_not_implemented, look_at, look_for, trouble};
 use content::message;
 use letter::properties;
 use stream::Stream;
@@ -346,18 +345,16 @@ impl Source for RabbitMq {
                 waiting.await.map_err(|_| lost(anyhow!("RabbitMQ does not answer")))??;
             return Ok(Lag { waiting, under_way: 0 });
         }
-        let options = QueueDeclareOptions { passive: true, ..Default::default() };
-        let queue = ShortString::from(self.queue.as_str());
-        let declared = self.channel.queue_declare(queue, options, FieldTable::default());
-        let declared = timeout(BROKER_TIMEOUT, declared.map_err(lost)).await;
-        let declared = declared.map_err(|_| lost(anyhow!("RabbitMQ does not answer")))??;
+        let found = timeout(BROKER_TIMEOUT, look_at(&self.channel, &self.queue)).await;
+        let found = found.map_err(|_| lost(anyhow!("RabbitMQ does not answer")))?;
+        let found = found.map_err(lost)?;
         // Without its leader, a quorum queue seems to be empty, and to have no consumer.
-        if declared.consumer_count() == 0 {
+        if found.consumer_count() == 0 {
             return Err(lost(anyhow!("RabbitMQ does not tell how much is left")));
         }
         // It does not tell the messages that others hold.
         let under_way = self.ahead.untaken() as u64;
-        Ok(Lag { waiting: declared.message_count().into(), under_way })
+        Ok(Lag { waiting: found.message_count().into(), under_way })
     }
 
     async fn close(&mut self) {

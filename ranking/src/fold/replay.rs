@@ -142,7 +142,7 @@ impl Replay {
     /// refuses it. The replay leaves out nothing.
     ///
     /// # Errors
-    /// `OutOfRange` or `AttemptsExhausted`, as a submission is told.
+    /// `OutOfRange` or `AttemptsExhausted`, as for a submission.
     pub fn admit(
         &mut self,
         board: &Board,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lapin::BasicProperties;
 use lapin::options::{BasicPublishOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel};
 use serde_json::json;
 
 use tests::api::Api;
@@ -22,6 +22,19 @@ use super::operations::Operations;
 fn score(bytes: usize) -> Sent {
     let score = json!({ "board": "b", "member": "ann", "score": 1 }).to_string();
     format!("{score}{}", " ".repeat(bytes)).into()
+}
+
+/// Publishes a score whose producer says which offset it has.
+async fn publish_with_offset(channel: &Channel, offset: AMQPValue) {
+    let mut headers = FieldTable::default();
+    headers.insert("x-stream-offset".into(), offset);
+    let properties = BasicProperties::default().with_headers(headers).with_timestamp(1);
+    let options = BasicPublishOptions { mandatory: true, ..Default::default() };
+    let payload = score(0).payload;
+    let sent = channel
+        .basic_publish("".into(), "SCORES".into(), options, payload.as_bytes(), properties)
+        .await;
+    assert!(sent.unwrap().await.unwrap().is_ack());
 }
 
 async fn start() -> Option<(Arc<Deployment>, Api, Queue)> {
@@ -63,15 +76,7 @@ async fn a_stream_is_refused_and_a_header_of_streams_means_nothing() {
     ];
     let count = values.len();
     for value in values {
-        let mut headers = FieldTable::default();
-        headers.insert("x-stream-offset".into(), value);
-        let properties = BasicProperties::default().with_headers(headers).with_timestamp(1);
-        let options = BasicPublishOptions { mandatory: true, ..Default::default() };
-        let payload = score(0).payload;
-        let sent = channel
-            .basic_publish("".into(), "SCORES".into(), options, payload.as_bytes(), properties)
-            .await;
-        assert!(sent.unwrap().await.unwrap().is_ack());
+        publish_with_offset(&channel, value).await;
     }
     let told = run_once(queue.ingest(&deployment, api.url(), api.token()));
     assert!(told.contains(&format!("{count} scores applied")), "{told}");
@@ -171,15 +176,7 @@ async fn a_header_of_a_producer_is_no_offset_of_a_stream() {
     let Some((deployment, api, queue)) = start_with(Kind::RabbitMqStream).await else { return };
     let (_connection, channel) = queue.channel().await;
     for offset in [900, 3, 0, 0, 1] {
-        let mut headers = FieldTable::default();
-        headers.insert("x-stream-offset".into(), AMQPValue::LongLongInt(offset));
-        let properties = BasicProperties::default().with_headers(headers).with_timestamp(1);
-        let options = BasicPublishOptions { mandatory: true, ..Default::default() };
-        let payload = score(0).payload;
-        let sent = channel
-            .basic_publish("".into(), "SCORES".into(), options, payload.as_bytes(), properties)
-            .await;
-        assert!(sent.unwrap().await.unwrap().is_ack());
+        publish_with_offset(&channel, AMQPValue::LongLongInt(offset)).await;
     }
     queue.publish(&vec![score(0); 20]).await;
     let from = format!("{}&source=scores", queue.url());

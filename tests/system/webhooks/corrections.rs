@@ -5,36 +5,13 @@ use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::amendment::{events, remove, void};
 use tests::api::submission::submit_durably;
-use tests::clock::now_ms;
+use tests::clock::{now_ms, seconds_to_minute_ten};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::trial::fake_clock::FakeClock;
 use tests::wait::until;
 
 use super::receiver::{Manner, Receiver, SETTINGS};
-
-const STANDINGS: &str = "
-    query($period: String!) { board(slug: \"b\") {
-        standings(of: { window: \"hourly\", period: $period }) {
-            size source top(first: 100) { nodes {
-                member { key } score rank competitionRank: rank(method: COMPETITION)
-            } }
-        }
-    } }";
-
-/// The standings of a period as the API has them, in the form of an event.
-async fn standings(api: &Api, period: &Value) -> (Value, Value, bool) {
-    let mut data = api.data(STANDINGS, json!({ "period": period })).await;
-    let standings = data["board"]["standings"].take();
-    let winner = |node: &Value| {
-        json!({
-            "member": node["member"]["key"], "score": node["score"], "ordinalRank": node["rank"],
-            "competitionRank": node["competitionRank"],
-        })
-    };
-    let nodes = standings["top"]["nodes"].as_array().unwrap();
-    let winners = nodes.iter().map(winner).collect();
-    (winners, standings["size"].clone(), standings["source"] == "ARCHIVE")
-}
+use super::standings::{sealed, standings};
 
 /// Waits for the event of a version; it has the standings that the API has.
 async fn wait_for_version(api: &Api, receiver: &Receiver, version: i64) -> Value {
@@ -42,13 +19,13 @@ async fn wait_for_version(api: &Api, receiver: &Receiver, version: i64) -> Value
         1 => "laurel.period.ended.v1",
         _ => "laurel.period.corrected.v1",
     };
-    let told = until("the version is told", async || {
+    let told = until("the receiver has the version", async || {
         let told = receiver.data(kind);
         told.into_iter().find(|data| data["version"] == version)
     })
     .await;
-    let (winners, size, _) = standings(api, &told["period"]["label"]).await;
-    assert_eq!((&told["winners"], &told["size"]), (&winners, &size), "{version}");
+    let found = standings(api, &told["period"]["label"]).await;
+    assert_eq!((&told["winners"], &told["size"]), (&found.winners, &found.size), "{version}");
     assert_eq!((&told["board"], &told["window"]), (&json!("b"), &json!("hourly")));
     told
 }
@@ -57,7 +34,7 @@ async fn check_corrections(sql: Sql, retain: i64) {
     let deployment = Deployment::new(sql, Redis::Own).await;
     let clock = FakeClock::new(std::path::Path::new(&deployment.path("")), "server");
     // An hour does not end by itself while the test goes on.
-    let ahead = (3600 + 600 - now_ms() / 1000 % 3600) % 3600;
+    let ahead = seconds_to_minute_ten();
     clock.set(ahead);
     let mut command = deployment.api(&["serve"]);
     command.envs(SETTINGS).envs(clock.variables());
@@ -83,7 +60,7 @@ async fn check_corrections(sql: Sql, retain: i64) {
     let ended = wait_for_version(&api, &receiver, 1).await;
     let label = &ended["period"]["label"];
     if retain == 0 {
-        until("the period is sealed", async || standings(&api, label).await.2.then_some(())).await;
+        sealed(&api, label).await;
     }
     submit("dan", 40).await;
     let late = wait_for_version(&api, &receiver, 2).await;

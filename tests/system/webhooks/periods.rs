@@ -5,21 +5,13 @@ use serde_json::{Value, json};
 use engine::webhook::ended::GRACE_MS;
 use tests::api::Api;
 use tests::api::submission::submit_durably;
-use tests::clock::now_ms;
+use tests::clock::{now_ms, seconds_to_minute_ten};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::trial::fake_clock::FakeClock;
 use tests::wait::until;
 
 use super::receiver::{Manner, Receiver, SETTINGS};
-
-const STANDINGS: &str = "
-    query($period: String!) { board(slug: \"b\") {
-        standings(of: { window: \"hourly\", period: $period }) {
-            size source top(first: 100) { nodes {
-                member { key } score rank competitionRank: rank(method: COMPETITION)
-            } }
-        }
-    } }";
+use super::standings::{Standings, sealed};
 
 /// Submits the scores of many members, some of which are equal.
 async fn submit_many(api: &Api) {
@@ -28,29 +20,11 @@ async fn submit_many(api: &Api) {
     assert_eq!(submit_durably(api, "b", json!(scores)).await["accepted"], 130);
 }
 
-/// The winners and the size of a period as the API has them once it is sealed.
-async fn sealed(api: &Api, period: &Value) -> (Value, Value) {
-    let standings = until("the period is sealed", async || {
-        let mut data = api.data(STANDINGS, json!({ "period": period })).await;
-        let standings = data["board"]["standings"].take();
-        (standings["source"] == "ARCHIVE").then_some(standings)
-    })
-    .await;
-    let winner = |node: &Value| {
-        json!({
-            "member": node["member"]["key"], "score": node["score"], "ordinalRank": node["rank"],
-            "competitionRank": node["competitionRank"],
-        })
-    };
-    let winners = standings["top"]["nodes"].as_array().unwrap().iter().map(winner).collect();
-    (winners, standings["size"].clone())
-}
-
 async fn check_end(sql: Sql) {
     let deployment = Deployment::new(sql, Redis::Own).await;
     let clock = FakeClock::new(std::path::Path::new(&deployment.path("")), "server");
     // An hour does not end by itself while the test goes on.
-    let ahead = (3600 + 600 - now_ms() / 1000 % 3600) % 3600;
+    let ahead = seconds_to_minute_ten();
     clock.set(ahead);
     let mut command = deployment.api(&["serve"]);
     command.envs(SETTINGS).envs(clock.variables());
@@ -90,7 +64,7 @@ async fn check_end(sql: Sql) {
         assert_eq!(body["type"], "laurel.period.ended.v1");
         let data = &body["data"];
         assert_eq!((&data["board"], &data["window"]), (&json!("b"), &json!("hourly")));
-        let (winners, size) = sealed(&api, &data["period"]["label"]).await;
+        let Standings { winners, size, .. } = sealed(&api, &data["period"]["label"]).await;
         assert_eq!((&data["winners"], &data["size"]), (&winners, &size));
         assert_eq!((winners.as_array().unwrap().len(), size), (100, json!(130)));
         ends.push(data["period"]["endsAt"].as_str().unwrap().to_owned());

@@ -134,16 +134,15 @@ impl Checker<'_> {
             if skipped.has(number) {
                 continue;
             }
-            match self.check_alone(&row) {
-                Ok(()) => bounds.add(&row),
-                Err(ranking::Error::Suspicious(_, reason)) => {
-                    skipped.add_bad(Some(number), BadRow { line: row.line, reason })?;
+            let reason = match self.check_alone(&row) {
+                Ok(()) => {
+                    bounds.add(&row);
+                    continue;
                 }
-                Err(error) => {
-                    let reason = error.to_string();
-                    skipped.add_bad(Some(number), BadRow { line: row.line, reason })?;
-                }
-            }
+                Err(ranking::Error::Suspicious(_, reason)) => reason,
+                Err(error) => error.to_string(),
+            };
+            skipped.add_bad(Some(number), BadRow { line: row.line, reason })?;
         }
         let mut replay = bounds
             .may_be_left(self.board)

@@ -1,21 +1,19 @@
 //! A transaction that writes commits, their events and all-time rows by the fastest statements of
 //! its database: COPY in PostgreSQL, and INSERTs of many rows elsewhere.
 
-use std::sync::Arc;
-
 use ranking::commit::Commit;
 use ranking::id::PartitionNo;
 use sea_orm::ActiveValue::Set;
 use sea_orm::sqlx::{self, Postgres, Transaction};
 use sea_orm::{
     ActiveEnum, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
-    EntityTrait, IntoActiveModel, QueryFilter, RuntimeErr, Statement, Value,
+    EntityTrait, IntoActiveModel, QueryFilter, Statement, Value,
 };
 
 use super::copy::{CopyIn, EVENT_COLUMNS};
 use crate::partition::persist::is_still;
 use entity::history::{commit, log_cursor, score_event};
-use entity::sql::{begin, begin_for_copy, insert_chunked};
+use entity::sql::{begin, begin_for_copy, insert_chunked, of_sqlx};
 use entity::standings::standing::{self, replace};
 
 /// The events of one INSERT: SQLite takes 32,766 values.
@@ -155,10 +153,6 @@ async fn copy(transaction: &mut Transaction<'static, Postgres>, rows: CopyIn) ->
     copying.send(rows.into_bytes()).await.map_err(of_sqlx)?;
     copying.finish().await.map_err(of_sqlx)?;
     Ok(())
-}
-
-fn of_sqlx(error: sqlx::Error) -> DbErr {
-    DbErr::Exec(RuntimeErr::SqlxError(Arc::new(error)))
 }
 
 /// Inserts events by statements of one text, which the connection prepares once. SeaORM would make

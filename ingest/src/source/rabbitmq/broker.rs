@@ -7,7 +7,7 @@ use lapin::options::QueueDeclareOptions;
 use lapin::protocol::{AMQPErrorKind, AMQPHardError};
 use lapin::tcp::OwnedTLSConfig;
 use lapin::types::{FieldTable, ShortString};
-use lapin::{Channel, Confirmation, Connection, ConnectionProperties, Error, ErrorKind};
+use lapin::{Channel, Confirmation, Connection, ConnectionProperties, Error, ErrorKind, Queue};
 use tokio::time::timeout;
 
 use super::super::{BROKER_TIMEOUT, Trouble, lost};
@@ -26,12 +26,16 @@ pub(crate) async fn connect(url: &str, ca: Option<&Path>) -> Result<Connection, 
     connection.map_err(|error| trouble(error, "RabbitMQ refuses"))
 }
 
+/// A queue that is there, and what it holds.
+pub(super) async fn look_at(channel: &Channel, queue: &str) -> lapin::Result<Queue> {
+    let options = QueueDeclareOptions { passive: true, ..Default::default() };
+    channel.queue_declare(ShortString::from(queue), options, FieldTable::default()).await
+}
+
 /// Fails if a queue is not there.
 pub(crate) async fn look_for(channel: &Channel, queue: &str) -> Result<(), Trouble> {
-    let options = QueueDeclareOptions { passive: true, ..Default::default() };
-    let declared =
-        channel.queue_declare(ShortString::from(queue), options, FieldTable::default()).await;
-    declared.map(drop).map_err(|error| trouble(error, &format!("the queue {queue} is not there")))
+    let found = look_at(channel, queue).await;
+    found.map(drop).map_err(|error| trouble(error, &format!("the queue {queue} is not there")))
 }
 
 /// Waits until the broker has something, such as a dead letter, in a queue.

@@ -4,12 +4,12 @@ use anyhow::anyhow;
 use futures::StreamExt;
 use lapin::Connection;
 use lapin::message::Delivery;
-use lapin::options::{BasicConsumeOptions, BasicQosOptions, QueueDeclareOptions};
+use lapin::options::{BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use super::super::address::StreamAddress;
 use super::super::{Trouble, lost};
-use super::broker::trouble;
+use super::broker::look_at;
 use super::offsets::Offsets;
 
 /// The header of a message, and the argument of a consumer.
@@ -77,16 +77,13 @@ impl Stream {
         queue: &str,
     ) -> Result<u64, Trouble> {
         let channel = connection.create_channel().await.map_err(lost)?;
-        let name = || ShortString::from(queue);
-        let options = QueueDeclareOptions { passive: true, ..Default::default() };
-        let declared = channel.queue_declare(name(), options, FieldTable::default()).await;
-        let declared = declared.map_err(|error| trouble(error, "RabbitMQ refuses"))?;
+        let found = look_at(&channel, queue).await.map_err(lost)?;
         let mut waiting = 0;
-        if declared.message_count() > 0 {
+        if found.message_count() > 0 {
             channel.basic_qos(1, BasicQosOptions::default()).await.map_err(lost)?;
             let last = from(AMQPValue::LongString("last".into()));
-            let consumed =
-                channel.basic_consume(name(), "".into(), BasicConsumeOptions::default(), last);
+            let (name, options) = (ShortString::from(queue), BasicConsumeOptions::default());
+            let consumed = channel.basic_consume(name, "".into(), options, last);
             let mut consumer = consumed.await.map_err(lost)?;
             let last = consumer.next().await;
             let last = last.ok_or_else(|| lost(anyhow!("RabbitMQ ended the consumer")))?;
