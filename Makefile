@@ -122,7 +122,7 @@ check: ## format, lints, unit and property tests: a minute or two once built
 	cargo test --locked --workspace --lib --bins --quiet
 	cargo test --locked -p tests --test tidy --quiet
 
-# A test waits for its servers half of the time, so there is one more at once than cores.
+# A test waits for its servers half of the time, so there are two more at once than cores.
 test: node web ## every test, against real servers; T=seals runs those whose name has it
 	@$(call install,redis-server,redis-server,redis)
 	if ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
@@ -145,7 +145,7 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	$(postgresql)
 	$(mariadb)
 	cargo build --locked --workspace
-	LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=$$(($$(nproc) + 1)) cargo test --locked --workspace -- $(T)
+	LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=$$(($$(nproc) + 2)) cargo test --locked --workspace -- $(T)
 
 test-all: ## as test, with MariaDB wherever a test runs on several databases, and more random games; T=seals for some
 	@LAUREL_TEST_ALL=1 $(MAKE) test T="$(T)"

@@ -103,7 +103,7 @@ async fn begin(
     let token = login::token_of(&headers).map_err(|error| refused(&error))?;
     let login = Login::of_token(&service, address, token).await.map_err(|error| refused(&error))?;
     let client = login::client(login.principal.as_deref(), address);
-    let paid = service.rates.read(&client, REQUEST_POINTS);
+    let paid = service.rates.account(&client).read(REQUEST_POINTS);
     paid.map_err(|wait| limited(MediaType::Json, wait))?;
     let parameters = parse();
     let parameters =

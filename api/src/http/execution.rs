@@ -27,7 +27,7 @@ use self::asked::Asked;
 use super::Service;
 use super::login;
 use super::parameters::Parameters;
-use super::rates::{Client, RetryAfter};
+use super::rates::{Account, RetryAfter};
 use super::request_id::{id_of, under_id};
 use super::response::{Answer, MediaType, refuse, refuse_for, reject, server_error};
 use crate::access::{Principal, is_known};
@@ -110,14 +110,15 @@ async fn answered(
         Err(refusal) => return refusal,
     };
     let client = login::client(principal.as_deref(), received.address);
+    let account = service.rates.account(&client);
     let points = REQUEST_POINTS + received.bytes as u64 / BYTES_A_POINT;
-    let is_heavy = match service.rates.read(&client, points) {
+    let is_heavy = match account.read(points) {
         Ok(is_heavy) => is_heavy,
         Err(wait) => return limited(media_type, wait),
     };
     let is_long = received.bytes > IN_PLACE_BYTES_MAX;
     let in_turns = !is_known(principal.as_deref()) && (is_long || is_heavy);
-    let found = Found { principal, client, in_turns };
+    let found = Found { principal, account, in_turns };
     let span = received.span.clone();
     let answering = Box::pin(found.answer(service.clone(), received, parse));
     let answer = if in_turns {
@@ -142,7 +143,7 @@ async fn own_task(
 /// The client of a request.
 struct Found {
     principal: Option<Arc<Principal>>,
-    client: Client,
+    account: Arc<Account>,
     /// True if the request computes in turns from now on.
     in_turns: bool,
 }
@@ -155,7 +156,7 @@ impl Found {
         received: Received,
         parse: impl FnOnce() -> Result<Parameters>,
     ) -> HttpResponse {
-        let Self { principal, client, in_turns } = self;
+        let Self { principal, account, in_turns } = self;
         let media_type = received.media_type;
         let Parameters { mut request, hash } = match parse() {
             Ok(parameters) => parameters,
@@ -176,7 +177,7 @@ impl Found {
         {
             METRICS.answers.hits.inc();
             received.span.record("laurel.cached", true);
-            service.rates.read_more(&client, answer.bytes() as u64 / BYTES_A_POINT);
+            account.read_more(answer.bytes() as u64 / BYTES_A_POINT);
             if let Some(hash) = hash {
                 service.persisted_queries.keep(hash, &request.query);
             }
@@ -186,11 +187,11 @@ impl Found {
         let is_long = request.query.len() > IN_PLACE_BYTES_MAX;
         let begins_turns = is_long && !is_known(principal.as_deref()) && !in_turns;
         if hash.is_some() {
-            service.rates.read_more(&client, request.query.len() as u64 / BYTES_A_POINT);
+            account.read_more(request.query.len() as u64 / BYTES_A_POINT);
         }
         let in_turns = in_turns || begins_turns;
         let span = received.span.clone();
-        let asked = Asked { request, hash, question, principal, client, wants_cost, in_turns };
+        let asked = Asked { request, hash, question, principal, account, wants_cost, in_turns };
         // In a box, as most answers to those without a token are there.
         let asking = Box::pin(asked.answer(service.clone(), received));
         if !begins_turns {

@@ -246,7 +246,7 @@ impl Subscribed {
         self.updates.changed().await.ok()?;
         loop {
             let update = self.updates.borrow_and_update().clone()?;
-            match self.feed.service.rates.read(&self.client, update.points) {
+            match self.feed.service.rates.account(&self.client).read(update.points) {
                 Ok(_) => {
                     METRICS.live.pushes.inc();
                     self.feed.taken.notify_one();

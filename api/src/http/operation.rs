@@ -80,7 +80,8 @@ impl Operation {
         let refused = |error: Error| vec![server_error(error)];
         let points = REQUEST_POINTS + bytes as u64 / BYTES_A_POINT;
         let over = |wait| refused(over_rate(wait));
-        service.rates.read(client, points).map_err(over)?;
+        let account = service.rates.account(client);
+        account.read(points).map_err(over)?;
         let Parameters { mut request, hash } = parameters.map_err(refused)?;
         if let Some(hash) = hash {
             service.persisted_queries.complete(&mut request, hash).map_err(refused)?;
@@ -100,7 +101,7 @@ impl Operation {
             );
             return Err(refused(Error::limit_exceeded(message)));
         }
-        service.rates.read(client, points.saturating_sub(REQUEST_POINTS)).map_err(over)?;
+        account.read(points.saturating_sub(REQUEST_POINTS)).map_err(over)?;
         Ok(Self {
             query: request.query,
             operation_name: request.operation_name,
@@ -286,7 +287,7 @@ pub fn answers(
         let update = Update::new(executed, service.live.push_bytes_max, 1);
         // The points of the text are in those that were spent, and are paid.
         let paid = operation.cost.points;
-        service.rates.read_more(&client, update.points.saturating_sub(paid));
+        service.rates.account(&client).read_more(update.points.saturating_sub(paid));
         one(update)
     };
     once(beginning).flatten().boxed()

@@ -79,7 +79,7 @@ async fn accept(service: Service, request: HttpRequest) -> Result<HttpResponse, 
     };
     let principal = principal.map_err(|error| refuse_login(MediaType::Json, &error))?;
     let client = login::client(principal.as_deref(), address.0);
-    let paid = service.rates.read(&client, REQUEST_POINTS);
+    let paid = service.rates.account(&client).read(REQUEST_POINTS);
     paid.map_err(|wait| limited(MediaType::Json, wait))?;
     let token = token.map(str::to_owned);
     let unsupported = "invalid Sec-WebSocket-Protocol: expected graphql-transport-ws";

@@ -27,7 +27,7 @@ use crate::http::answers::AnswerKey;
 use crate::http::check::Checked;
 use crate::http::check::cost::Cost;
 use crate::http::persisted::QueryHash;
-use crate::http::rates::{Client, Rates};
+use crate::http::rates::Account;
 use crate::http::response::{Answer, MediaType, fields, refuse, reject, server_error};
 use crate::http::slow::Timed;
 use crate::loader::Loaders;
@@ -44,7 +44,7 @@ pub(super) struct Asked {
     /// Under which other requests may share the answer.
     pub(super) question: Option<AnswerKey>,
     pub(super) principal: Option<Arc<Principal>>,
-    pub(super) client: Client,
+    pub(super) account: Arc<Account>,
     pub(super) wants_cost: bool,
     /// True if the request computes in turns already.
     pub(super) in_turns: bool,
@@ -52,8 +52,7 @@ pub(super) struct Asked {
 
 /// Takes what a request has cost beyond its text from the rate of its client, however it ends.
 struct Charge<'a> {
-    rates: &'a Rates,
-    client: &'a Client,
+    account: &'a Account,
     budget: &'a Budget,
     /// The part that the client has paid.
     cost: Cost,
@@ -64,9 +63,9 @@ struct Charge<'a> {
 impl Drop for Charge<'_> {
     fn drop(&mut self) {
         let points = self.budget.spent() - self.cost.points + self.answer_points;
-        self.rates.read_more(self.client, points);
+        self.account.read_more(points);
         let changes = u64::from(self.cost.changes);
-        self.rates.write_more(self.client, self.budget.standings().saturating_sub(changes));
+        self.account.write_more(self.budget.standings().saturating_sub(changes));
     }
 }
 
@@ -93,8 +92,8 @@ impl Asked {
         }
         // The request has paid for its text.
         let points = checked.cost.points.saturating_sub(REQUEST_POINTS);
-        let taken = service.rates.read(&self.client, points);
-        let taken = taken.and_then(|_| service.rates.write(&self.client, checked.cost.changes));
+        let taken = self.account.read(points);
+        let taken = taken.and_then(|_| self.account.write(checked.cost.changes));
         if let Err(wait) = taken {
             return limited(media_type, wait);
         }
@@ -142,7 +141,7 @@ impl Asked {
         span: Span,
     ) -> Answer {
         let good_until = GoodUntil::new(Instant::now() + service.app.cache_age);
-        let Self { request, question, principal, client, wants_cost, in_turns, .. } = self;
+        let Self { request, question, principal, account, wants_cost, in_turns, .. } = self;
         let is_heavy = in_turns || checked.cost.points > LIGHT_POINTS_MAX;
         let execution = async {
             let (points, began) = (checked.cost.points, Instant::now());
@@ -164,10 +163,8 @@ impl Asked {
                 budget: budget.clone(),
                 changes: changes.clone(),
             };
-            let rates = &service.rates;
             let cost = checked.cost;
-            let mut charge =
-                Charge { rates, client: &client, budget: &budget, cost, answer_points: 0 };
+            let mut charge = Charge { account: &account, budget: &budget, cost, answer_points: 0 };
             let name = request.operation_name.clone();
             let slow = service.slow;
             let of_request = (&checked, name.as_deref(), &span);

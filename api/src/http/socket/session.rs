@@ -242,7 +242,7 @@ impl Talk {
     /// Takes the points of a message from the rate of the client.
     fn pay(&self, bytes: usize) -> Step {
         let points = REQUEST_POINTS + bytes as u64 / BYTES_A_POINT;
-        let paid = self.service.rates.read(&self.client(), points);
+        let paid = self.service.rates.account(&self.client()).read(points);
         paid.map(|_| ()).map_err(|_| End::Closed(Close::TooMany))
     }
 
