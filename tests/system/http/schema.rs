@@ -68,6 +68,26 @@ async fn introspection_has_the_description_of_the_schema() {
     assert!(text.contains(&format!("\"\"\"\n{description}\n\"\"\"\nschema {{")), "{description}");
 }
 
+#[tokio::test]
+async fn each_mutation_has_an_input_and_a_payload_of_its_own() {
+    let api = Api::start(&Deployment::new(Sql::Sqlite, Redis::Private).await).await;
+    let query = "{ s: __schema { mutationType { fields {
+        name args { name type { kind ofType { name } } } type { kind name }
+    } } } }";
+    let data = api.data(query, json!({})).await;
+    let fields = data["s"]["mutationType"]["fields"].as_array().unwrap();
+    assert!(fields.len() > 30);
+    for field in fields {
+        let name = field["name"].as_str().unwrap();
+        let name = format!("{}{}", name[..1].to_uppercase(), &name[1..]);
+        let input = json!({ "kind": "NON_NULL", "ofType": { "name": format!("{name}Input") } });
+        assert_eq!(field["args"], json!([{ "name": "input", "type": input }]), "{name}");
+        // Null where it fails: the results of the other mutations of a request stay.
+        let payload = json!({ "kind": "OBJECT", "name": format!("{name}Payload") });
+        assert_eq!(field["type"], payload, "{name}");
+    }
+}
+
 /// Names that a program has without an import: those of TypeScript's DOM library that a schema may
 /// want, of Swift, of Kotlin, and of C# with its implicit usings. `Node` is Relay's.
 const TAKEN: &str = "

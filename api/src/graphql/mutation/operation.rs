@@ -12,9 +12,10 @@ use crate::graphql::token::{
 };
 use crate::graphql::webhook::change;
 use crate::graphql::webhook::input::{
-    CreateWebhookInput, DeleteWebhookInput, DeleteWebhookPayload, PauseWebhookInput,
-    ResumeWebhookInput, RotateWebhookSecretInput, SendTestEventInput, UpdateWebhookInput,
-    WebhookPayload, WebhookSecretPayload,
+    CreateWebhookInput, CreateWebhookPayload, DeleteWebhookInput, DeleteWebhookPayload,
+    PauseWebhookInput, PauseWebhookPayload, ResumeWebhookInput, ResumeWebhookPayload,
+    RotateWebhookSecretInput, RotateWebhookSecretPayload, SendTestEventInput, SendTestEventPayload,
+    UpdateWebhookInput, UpdateWebhookPayload,
 };
 
 /// Changes of access tokens and webhooks.
@@ -53,9 +54,10 @@ impl OperationMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The webhook.")] input: CreateWebhookInput,
-    ) -> Result<Option<WebhookSecretPayload>> {
+    ) -> Result<Option<CreateWebhookPayload>> {
         let audit = Audit::of(ctx);
-        audit.end(change::create(ctx, &audit, input).await).await
+        let changed = change::create(ctx, &audit, input).await;
+        audit.end(changed.map(|(webhook, secret)| CreateWebhookPayload { webhook, secret })).await
     }
 
     /// Changes a webhook, within a second. Needs scope admin.
@@ -64,9 +66,10 @@ impl OperationMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The changes.")] input: UpdateWebhookInput,
-    ) -> Result<Option<WebhookPayload>> {
+    ) -> Result<Option<UpdateWebhookPayload>> {
         let audit = Audit::of(ctx);
-        audit.end(change::update(ctx, &audit, input).await).await
+        let changed = change::update(ctx, &audit, input).await;
+        audit.end(changed.map(|webhook| UpdateWebhookPayload { webhook })).await
     }
 
     /// Gives a webhook a new secret. Events have a signature of each secret as long as both are
@@ -76,9 +79,12 @@ impl OperationMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The webhook.")] input: RotateWebhookSecretInput,
-    ) -> Result<Option<WebhookSecretPayload>> {
+    ) -> Result<Option<RotateWebhookSecretPayload>> {
         let audit = Audit::of(ctx);
-        audit.end(change::rotate_secret(ctx, &audit, &input).await).await
+        let changed = change::rotate_secret(ctx, &audit, &input).await;
+        audit
+            .end(changed.map(|(webhook, secret)| RotateWebhookSecretPayload { webhook, secret }))
+            .await
     }
 
     /// Pauses a webhook: its events wait. Needs scope admin.
@@ -87,9 +93,10 @@ impl OperationMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The webhook.")] input: PauseWebhookInput,
-    ) -> Result<Option<WebhookPayload>> {
+    ) -> Result<Option<PauseWebhookPayload>> {
         let audit = Audit::of(ctx);
-        audit.end(change::set_state(ctx, &audit, &input.id, State::Paused).await).await
+        let changed = change::set_state(ctx, &audit, &input.id, State::Paused).await;
+        audit.end(changed.map(|webhook| PauseWebhookPayload { webhook })).await
     }
 
     /// Lets a webhook that is paused, or that failed, go on with the events that wait. Needs scope
@@ -99,9 +106,10 @@ impl OperationMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The webhook.")] input: ResumeWebhookInput,
-    ) -> Result<Option<WebhookPayload>> {
+    ) -> Result<Option<ResumeWebhookPayload>> {
         let audit = Audit::of(ctx);
-        audit.end(change::set_state(ctx, &audit, &input.id, State::Active).await).await
+        let changed = change::set_state(ctx, &audit, &input.id, State::Active).await;
+        audit.end(changed.map(|webhook| ResumeWebhookPayload { webhook })).await
     }
 
     /// Deletes a webhook, with the events that wait. Needs scope admin.
@@ -112,7 +120,10 @@ impl OperationMutation {
         #[graphql(desc = "The webhook.")] input: DeleteWebhookInput,
     ) -> Result<Option<DeleteWebhookPayload>> {
         let audit = Audit::of(ctx);
-        audit.end(change::delete(ctx, &audit, &input.id).await).await
+        let changed = change::delete(ctx, &audit, &input.id).await;
+        audit
+            .end(changed.map(|deleted_webhook_id| DeleteWebhookPayload { deleted_webhook_id }))
+            .await
     }
 
     /// Sends an event of type "laurel.test.v1" to the receiver. Needs scope admin.
@@ -121,8 +132,9 @@ impl OperationMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The webhook.")] input: SendTestEventInput,
-    ) -> Result<Option<WebhookPayload>> {
+    ) -> Result<Option<SendTestEventPayload>> {
         let audit = Audit::of(ctx);
-        audit.end(change::send_test(ctx, &audit, &input.id).await).await
+        let changed = change::send_test(ctx, &audit, &input.id).await;
+        audit.end(changed.map(|webhook| SendTestEventPayload { webhook })).await
     }
 }

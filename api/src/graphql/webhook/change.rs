@@ -6,10 +6,7 @@ use entity::webhook::{self as row, Kind, Model, State, types_text};
 use entity::{random_id, sql};
 use serde_json::json;
 
-use super::input::{
-    CreateWebhookInput, DeleteWebhookPayload, RotateWebhookSecretInput, UpdateWebhookInput,
-    WebhookPayload, WebhookSecretPayload,
-};
+use super::input::{CreateWebhookInput, RotateWebhookSecretInput, UpdateWebhookInput};
 use super::{Webhook, WebhookEvent};
 use crate::error::{Error, ErrorCode, Result};
 use crate::graphql::audit::writer::Audit;
@@ -22,12 +19,12 @@ use crate::webhook::signature::new_secret;
 /// The longest time for which two secrets sign, in seconds.
 const OVERLAP_SECONDS_MAX: i32 = 7 * 86_400;
 
-/// Makes a webhook, which begins at the present end of the history.
+/// Makes a webhook, which begins at the present end of the history. Returns its secret, too.
 pub(crate) async fn create(
     ctx: &Context<'_>,
     audit: &Audit<'_>,
     input: CreateWebhookInput,
-) -> Result<WebhookSecretPayload> {
+) -> Result<(Webhook, String)> {
     let CreateWebhookInput { name, url, events, board } = input;
     let url = app(ctx).receivers.check(&url).await?;
     let deployment = &app(ctx).deployment;
@@ -54,7 +51,7 @@ pub(crate) async fn create(
     row::insert(&deployment.db, &row, partitions(ctx), audit.act()).await?;
     audit.written();
     let secret = row.secret.clone();
-    Ok(WebhookSecretPayload { webhook: Webhook(row), secret })
+    Ok((Webhook(row), secret))
 }
 
 /// Changes a webhook.
@@ -62,7 +59,7 @@ pub(crate) async fn update(
     ctx: &Context<'_>,
     audit: &Audit<'_>,
     input: UpdateWebhookInput,
-) -> Result<WebhookPayload> {
+) -> Result<Webhook> {
     let UpdateWebhookInput { id, name, url, events, board } = input;
     let mut row = present(ctx, &id).await?;
     let before = (row.asks_for_periods(), row.board_no);
@@ -84,15 +81,15 @@ pub(crate) async fn update(
         row.periods_since_ms = app(ctx).deployment.clock.now_ms();
     }
     write(ctx, audit, &row).await?;
-    Ok(WebhookPayload { webhook: Webhook(row) })
+    Ok(Webhook(row))
 }
 
-/// Gives a webhook a new secret. The former one signs too for a while.
+/// Gives a webhook a new secret, and returns it. The former one signs too for a while.
 pub(crate) async fn rotate_secret(
     ctx: &Context<'_>,
     audit: &Audit<'_>,
     input: &RotateWebhookSecretInput,
-) -> Result<WebhookSecretPayload> {
+) -> Result<(Webhook, String)> {
     let seconds = input.overlap_seconds;
     if !(0..=OVERLAP_SECONDS_MAX).contains(&seconds) {
         let message = format!("invalid overlapSeconds: expected 0 to {OVERLAP_SECONDS_MAX}");
@@ -107,7 +104,7 @@ pub(crate) async fn rotate_secret(
     };
     write(ctx, audit, &row).await?;
     let secret = row.secret.clone();
-    Ok(WebhookSecretPayload { webhook: Webhook(row), secret })
+    Ok((Webhook(row), secret))
 }
 
 /// Sets the state of a webhook.
@@ -116,37 +113,29 @@ pub(crate) async fn set_state(
     audit: &Audit<'_>,
     id: &ID,
     to: State,
-) -> Result<WebhookPayload> {
+) -> Result<Webhook> {
     let own = id_of(id)?;
     let (db, now_ms) = (&app(ctx).deployment.db, app(ctx).deployment.clock.now_ms());
     if !row::set_state(db, &own, to, now_ms, audit.act()).await? {
         return Err(unknown());
     }
     audit.written();
-    Ok(WebhookPayload { webhook: Webhook(present(ctx, id).await?) })
+    Ok(Webhook(present(ctx, id).await?))
 }
 
-/// Deletes a webhook, with all that waits for it.
-pub(crate) async fn delete(
-    ctx: &Context<'_>,
-    audit: &Audit<'_>,
-    id: &ID,
-) -> Result<DeleteWebhookPayload> {
+/// Deletes a webhook, with all that waits for it. Returns the global id that it had.
+pub(crate) async fn delete(ctx: &Context<'_>, audit: &Audit<'_>, id: &ID) -> Result<ID> {
     let own = id_of(id)?;
     let act = audit.act().before(json!({ "id": own }));
     if !row::delete(&app(ctx).deployment.db, &own, act).await? {
         return Err(unknown());
     }
     audit.written();
-    Ok(DeleteWebhookPayload { deleted_webhook_id: GlobalId::Webhook(own).to_text().into() })
+    Ok(GlobalId::Webhook(own).to_text().into())
 }
 
 /// Sends a test to the receiver, behind all that waits in the outbox.
-pub(crate) async fn send_test(
-    ctx: &Context<'_>,
-    audit: &Audit<'_>,
-    id: &ID,
-) -> Result<WebhookPayload> {
+pub(crate) async fn send_test(ctx: &Context<'_>, audit: &Audit<'_>, id: &ID) -> Result<Webhook> {
     let row = present(ctx, id).await?;
     let deployment = &app(ctx).deployment;
     let notice = Notice {
@@ -161,7 +150,7 @@ pub(crate) async fn send_test(
     audit.act().after(json!({ "id": row.id })).write(&transaction).await?;
     transaction.commit().await?;
     audit.written();
-    Ok(WebhookPayload { webhook: Webhook(row) })
+    Ok(Webhook(row))
 }
 
 /// Writes the changed row of a webhook.

@@ -72,26 +72,57 @@ pub struct SendTestEventInput {
     pub(crate) id: ID,
 }
 
-/// The result of `createWebhook` and `rotateWebhookSecret`.
+/// The result of `createWebhook`.
 #[derive(SimpleObject)]
-pub struct WebhookSecretPayload {
-    /// The webhook.
-    pub(super) webhook: Webhook,
+pub struct CreateWebhookPayload {
+    /// The new webhook.
+    pub(crate) webhook: Webhook,
     /// The secret that signs events, by the convention of Standard Webhooks: "whsec_…". It cannot
     /// be shown again.
-    pub(super) secret: String,
+    pub(crate) secret: String,
 }
 
-/// The result of a change of a webhook.
+/// The result of `updateWebhook`.
 #[derive(SimpleObject)]
-pub struct WebhookPayload {
+pub struct UpdateWebhookPayload {
+    /// The changed webhook.
+    pub(crate) webhook: Webhook,
+}
+
+/// The result of `rotateWebhookSecret`.
+#[derive(SimpleObject)]
+pub struct RotateWebhookSecretPayload {
     /// The webhook.
-    pub(super) webhook: Webhook,
+    pub(crate) webhook: Webhook,
+    /// The secret that signs events, by the convention of Standard Webhooks: "whsec_…". It cannot
+    /// be shown again.
+    pub(crate) secret: String,
+}
+
+/// The result of `pauseWebhook`.
+#[derive(SimpleObject)]
+pub struct PauseWebhookPayload {
+    /// The paused webhook.
+    pub(crate) webhook: Webhook,
+}
+
+/// The result of `resumeWebhook`.
+#[derive(SimpleObject)]
+pub struct ResumeWebhookPayload {
+    /// The webhook, which is active.
+    pub(crate) webhook: Webhook,
 }
 
 /// The result of `deleteWebhook`.
 #[derive(SimpleObject)]
 pub struct DeleteWebhookPayload {
     /// The global id that the webhook had.
-    pub(super) deleted_webhook_id: ID,
+    pub(crate) deleted_webhook_id: ID,
+}
+
+/// The result of `sendTestEvent`.
+#[derive(SimpleObject)]
+pub struct SendTestEventPayload {
+    /// The webhook whose receiver gets the test.
+    pub(crate) webhook: Webhook,
 }
