@@ -13,10 +13,10 @@ use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
 /// The clients that have accounts. Beyond that, the one that has been away longest is forgotten.
-const CLIENTS_MAX: u64 = 20_000;
+const CLIENTS_MAX: u64 = 50_000;
 
-/// How long an account is kept without use. Its client begins again with full buckets.
-const ACCOUNT_AGE: Duration = Duration::from_secs(600);
+/// How long an account is kept without use, at least.
+const ACCOUNT_AGE_MIN: Duration = Duration::from_secs(600);
 
 /// The addresses of which failed tokens are remembered.
 const FAILING_MAX: u64 = 10_000;
@@ -103,18 +103,33 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
+/// How long an account is kept without use, by rates and bursts: its client begins again with full
+/// buckets, so that a debt of a burst has to be paid by then, and the buckets full.
+fn account_age(limits: [(u32, u32); 2]) -> Duration {
+    let seconds =
+        limits.map(|(rate, burst)| (2 * u64::from(burst)).checked_div(rate.into()).unwrap_or(0));
+    seconds.into_iter().map(Duration::from_secs).fold(ACCOUNT_AGE_MIN, Duration::max)
+}
+
+/// Room for the accounts of so many clients.
+fn accounts_of(clients_max: u64, age: Duration) -> Cache<Client, Arc<Account>> {
+    Cache::builder()
+        .max_capacity(clients_max)
+        // The other policy forgets a newcomer among clients that come more often.
+        .eviction_policy(EvictionPolicy::lru())
+        .time_to_idle(age)
+        .build()
+}
+
 impl Rates {
     /// Full buckets for everyone.
     pub fn new(settings: &RateSettings, cost_max: u32) -> Self {
+        let reads = (settings.read_rate, settings.read_burst.get().max(cost_max));
+        let writes = (settings.write_rate, settings.write_burst);
         Self {
-            accounts: Cache::builder()
-                .max_capacity(CLIENTS_MAX)
-                // The other policy would not remember the accounts of newcomers.
-                .eviction_policy(EvictionPolicy::lru())
-                .time_to_idle(ACCOUNT_AGE)
-                .build(),
-            reads: (settings.read_rate, settings.read_burst.get().max(cost_max)),
-            writes: (settings.write_rate, settings.write_burst),
+            accounts: accounts_of(CLIENTS_MAX, account_age([reads, writes])),
+            reads,
+            writes,
             failed_tokens: Cache::builder()
                 .max_capacity(FAILING_MAX)
                 .time_to_live(Duration::from_secs(60))
@@ -299,28 +314,33 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_is_remembered_among_very_many_clients() {
-        let rates = rates(1);
-        let at = |number: u64| Client::at(IpAddr::from((number as u32).to_be_bytes()));
-        for number in 0..CLIENTS_MAX * 2 {
-            // Each comes often before the newcomer does.
-            let _ = (rates.account(&at(number)), rates.account(&at(number)));
+    fn a_newcomer_is_remembered_among_clients_that_come_more_often() {
+        let rates = Rates { accounts: accounts_of(100, ACCOUNT_AGE_MIN), ..rates(1) };
+        for _ in 0..10 {
+            for regular in 0..100 {
+                rates.account(&client(regular));
+            }
+            rates.accounts.run_pending_tasks();
         }
-        let newcomer = at(u64::from(u32::MAX));
-        rates.account(&newcomer).read(1000).unwrap();
-        for number in 0..1000 {
-            rates.account(&at(number)).read(1).unwrap();
-        }
-        assert!(rates.account(&newcomer).read(10).is_err());
+        rates.account(&client(200)).read(1000).unwrap();
         rates.accounts.run_pending_tasks();
-        assert!(rates.accounts.entry_count() <= CLIENTS_MAX);
+        assert!(rates.account(&client(200)).read(10).is_err());
+        assert_eq!(rates.accounts.entry_count(), 100);
+    }
+
+    #[test]
+    fn no_account_with_a_debt_of_a_burst_is_forgotten_before_it_is_full() {
+        let age = |rates: Rates| rates.accounts.policy().time_to_idle().unwrap();
+        // 1,000 points owed, and 1,000 to fill, one a second.
+        assert_eq!(age(rates(1)), Duration::from_secs(2000));
+        assert_eq!(account_age([(0, 1000), (1_000_000, 20_000_000)]), ACCOUNT_AGE_MIN);
     }
 
     #[test]
     fn a_rate_of_zero_has_no_limit() {
         let account = rates(0).account(&client(1));
         for _ in 0..100 {
-            assert_eq!(account.read(1_000_000), Ok(false));
+            assert_eq!(account.read(u64::MAX), Ok(false));
         }
     }
 
