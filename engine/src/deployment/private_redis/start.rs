@@ -1,15 +1,18 @@
 //! A start of the private redis-server, and why it failed.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
 use ranking::{Error, Result};
 
 use super::PASSWORD;
+
+/// The programs that it may be, the first that is installed.
+const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
 /// The name of the server's log in its directory.
 const LOG: &str = "redis.log";
@@ -43,20 +46,14 @@ impl Started {
         let _ = fs::remove_file(socket);
         let log = dir.join(LOG);
         let log_begin = fs::metadata(&log).map_or(0, |found| found.len());
-        let mut command = Command::new("redis-server");
-        // The password is in a file, as every user can read the arguments of a process.
-        command.arg(dir.join(PASSWORD));
-        command.args(["--port", "0", "--unixsocketperm", "700", "--save", ""]);
-        command.args(["--appendonly", "yes", "--appendfsync", "everysec"]);
-        command.args(["--maxmemory-policy", "noeviction", "--lazyfree-lazy-server-del", "yes"]);
-        command.args(["--lazyfree-lazy-expire", "yes", "--daemonize", "no"]);
-        command.arg("--unixsocket").arg(socket).arg("--dir").arg(dir);
-        command.arg("--logfile").arg(&log);
-        // Its own process group: a Ctrl-C in the terminal reaches its users only, and the last one
-        // stops it.
-        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(|error| {
-            Error::Unavailable(format!("redis-server cannot be started ({error}); install it, or name a running one in LAUREL_REDIS_URL"))
+        let spawn = |program| spawn(program, (dir, socket), &log);
+        let spawned = PROGRAMS.into_iter().map(spawn).find(|spawned| match spawned {
+            Ok(_) => true,
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        });
+        let is_missing = || Err(io::ErrorKind::NotFound.into());
+        let mut child = spawned.unwrap_or_else(is_missing).map_err(|error| {
+            Error::Unavailable(format!("redis-server cannot be started ({error}); install it or valkey-server, or name a running one in LAUREL_REDIS_URL"))
         })?;
         let waiting = std::thread::spawn(move || {
             let _ = child.wait();
@@ -80,6 +77,23 @@ impl Started {
         }
         explained(&self.dir, &String::from_utf8_lossy(&written))
     }
+}
+
+/// Starts a program as the server in a directory, at a socket.
+fn spawn(program: &str, (dir, socket): (&Path, &Path), log: &Path) -> io::Result<Child> {
+    let mut command = Command::new(program);
+    // The password is in a file, as every user can read the arguments of a process.
+    command.arg(dir.join(PASSWORD));
+    command.args(["--port", "0", "--unixsocketperm", "700", "--save", ""]);
+    command.args(["--appendonly", "yes", "--appendfsync", "everysec"]);
+    command.args(["--maxmemory-policy", "noeviction", "--lazyfree-lazy-server-del", "yes"]);
+    command.args(["--lazyfree-lazy-expire", "yes", "--daemonize", "no"]);
+    command.arg("--unixsocket").arg(socket).arg("--dir").arg(dir);
+    command.arg("--logfile").arg(log);
+    // Its own process group: a Ctrl-C in the terminal reaches its users only, and the last one
+    // stops it.
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn()
 }
 
 /// The sentence about a server that ended at its start, from what it wrote to its log.

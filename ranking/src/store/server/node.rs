@@ -72,7 +72,11 @@ pub(crate) struct Link {
 }
 
 impl Node {
+    /// A server that is not connected yet.
     pub(crate) fn new(info: ConnectionInfo) -> redis::RedisResult<Self> {
+        // The name of the library goes by a command that a proxy or few rights may keep back.
+        let settings = info.redis_settings().clone().set_skip_set_lib_name();
+        let info = info.set_redis_settings(settings);
         Ok(Self {
             address: info.addr().to_string(),
             client: redis::Client::open(info)?,
@@ -178,13 +182,7 @@ impl Node {
         if error.is_timeout() || error.is_connection_refusal() {
             return false;
         }
-        // The name of the library goes by a command that a proxy may keep back, too.
-        let info = self.info().clone();
-        let settings = info.redis_settings().clone().set_skip_set_lib_name();
-        let Ok(client) = redis::Client::open(info.set_redis_settings(settings)) else {
-            return false;
-        };
-        let connecting = client.get_multiplexed_async_connection_with_config(config);
+        let connecting = self.client.get_multiplexed_async_connection_with_config(config);
         let Ok(mut connection) = connecting.await else { return false };
         redis::cmd("PING").exec_async(&mut connection).await.is_ok()
     }
