@@ -19,6 +19,7 @@ mod kept_metadata;
 mod keys;
 mod mending;
 mod part;
+mod positions;
 mod proof;
 mod rows;
 mod scope;
@@ -349,6 +350,7 @@ async fn compare_part(
         let proving = proving.get_or_try_init(before).await?;
         proving.look_at(&part, options.may_be_proven, &mut compared).await?;
         kept_metadata::check(part.partition, &board, &mut compared.findings).await?;
+        positions::check(part.partition, &board, &mut compared.findings).await?;
     } else {
         compared.checked = standings_only::compare(&part, &mut compared.findings).await?;
     }

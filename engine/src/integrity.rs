@@ -1,4 +1,5 @@
 //! The integrity diff: entries on which history, SQL and Redis disagree, and their repair.
 
 pub mod look;
+pub mod positions;
 pub mod repair;

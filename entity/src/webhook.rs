@@ -1,5 +1,6 @@
 //! Webhooks: the receivers of events, and how far each has been told.
 
+pub mod circle;
 pub mod ended_period;
 pub mod lane;
 pub mod outbox;
@@ -14,6 +15,7 @@ use crate::audit::Act;
 use crate::deployment::clock::sql_now;
 use crate::error::Result;
 use crate::sql::begin;
+use circle::Circle;
 
 /// The most webhooks of a deployment.
 pub const WEBHOOKS_MAX: u64 = 16;
@@ -51,6 +53,8 @@ pub enum Kind {
     PeriodEnded,
     /// The final standings of a period have changed since they were told.
     PeriodCorrected,
+    /// A member of a circle was overtaken.
+    Overtaken,
     /// A board was made, changed or deleted.
     Board,
     /// A member was banned, merged, hidden or erased.
@@ -63,10 +67,11 @@ pub enum Kind {
 
 impl Kind {
     /// The kinds that a webhook chooses among.
-    pub const CHOICES: [Self; 6] = [
+    pub const CHOICES: [Self; 7] = [
         Self::Score,
         Self::PeriodEnded,
         Self::PeriodCorrected,
+        Self::Overtaken,
         Self::Board,
         Self::Member,
         Self::Quarantine,
@@ -78,6 +83,7 @@ impl Kind {
             Self::Score => "laurel.score.v1",
             Self::PeriodEnded => "laurel.period.ended.v1",
             Self::PeriodCorrected => "laurel.period.corrected.v1",
+            Self::Overtaken => "laurel.overtaken.v1",
             Self::Board => "laurel.board.v1",
             Self::Member => "laurel.member.v1",
             Self::Quarantine => "laurel.quarantine.v1",
@@ -159,8 +165,9 @@ impl Model {
         std::iter::once(self.secret.as_str()).chain(former).collect()
     }
 
-    /// An act that made the row what it is, with all of it but secrets.
-    fn of_act(&self, act: Act) -> Act {
+    /// An act that made the row and its circle what they are, with all but secrets and the keys of
+    /// members.
+    fn of_act(&self, circle: Option<&Circle>, act: Act) -> Act {
         act.after(json!({
             "id": self.id,
             "name": self.name,
@@ -169,6 +176,7 @@ impl Model {
             "boardNo": self.board_no,
             "formerSecretUntil": self.former_until_ms,
             "state": self.state.to_value(),
+            "circle": circle.map(Circle::shown),
         }))
     }
 }
@@ -198,11 +206,17 @@ pub async fn list(db: &impl ConnectionTrait) -> Result<Vec<Model>, DbErr> {
     Entity::find().order_by_asc(Column::CreatedAtMs).order_by_asc(Column::Id).all(db).await
 }
 
-/// Inserts a webhook that begins at the present end of the history, with the row of the audit log.
+/// Inserts a webhook and its circle, with the row of the audit log. It begins at the present end of
+/// the history.
 ///
 /// # Errors
 /// `LimitExceeded` if there are [`WEBHOOKS_MAX`] already.
-pub async fn insert(db: &DatabaseConnection, row: &Model, partitions: u16, act: Act) -> Result<()> {
+pub async fn insert(
+    db: &DatabaseConnection,
+    (row, circle): (&Model, Option<&Circle>),
+    partitions: u16,
+    act: Act,
+) -> Result<()> {
     let transaction = begin(db).await?;
     Entity::insert(row.clone().into_active_model()).exec_without_returning(&transaction).await?;
     // The locks of the other rows: of two that are made at once near the limit, one waits.
@@ -220,15 +234,17 @@ pub async fn insert(db: &DatabaseConnection, row: &Model, partitions: u16, act: 
     if row.asks_for(Kind::Score) {
         lane::begin_history(&transaction, &row.id, partitions).await?;
     }
-    row.of_act(act).write(&transaction).await?;
+    circle::set(&transaction, &row.id, circle).await?;
+    row.of_act(circle, act).write(&transaction).await?;
     Ok(transaction.commit().await?)
 }
 
-/// Replaces the name, the address, the kinds, the board and the secrets of a webhook, with the row
-/// of the audit log. A kind that is new begins now. Returns false if the webhook is gone.
+/// Replaces the name, the address, the kinds, the board, the secrets and the circle of a webhook,
+/// with the row of the audit log. A kind that is new begins now, and so does another circle.
+/// Returns false if the webhook is gone.
 pub async fn update(
     db: &DatabaseConnection,
-    row: &Model,
+    (row, circle): (&Model, Option<&Circle>),
     partitions: u16,
     act: Act,
 ) -> Result<bool> {
@@ -251,7 +267,8 @@ pub async fn update(
         (true, false) => lane::end_history(&transaction, &row.id).await?,
         _ => {}
     }
-    row.of_act(act).write(&transaction).await?;
+    circle::set(&transaction, &row.id, circle).await?;
+    row.of_act(circle, act).write(&transaction).await?;
     transaction.commit().await?;
     Ok(true)
 }
@@ -283,7 +300,8 @@ pub async fn set_state(
         lane::forget_failures(&transaction, id).await?;
     }
     let Some(row) = find(&transaction, id).await? else { return Ok(false) };
-    row.of_act(act).write(&transaction).await?;
+    let circle = circle::of(&transaction, id).await?;
+    row.of_act(circle.as_ref(), act).write(&transaction).await?;
     transaction.commit().await?;
     Ok(true)
 }
@@ -298,6 +316,7 @@ pub async fn delete(db: &DatabaseConnection, id: &str, act: Act) -> Result<bool>
     }
     outbox::delete_of(&transaction, id).await?;
     lane::delete_of(&transaction, id).await?;
+    circle::set(&transaction, id, None).await?;
     act.write(&transaction).await?;
     transaction.commit().await?;
     Ok(true)

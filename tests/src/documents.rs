@@ -148,3 +148,6 @@ pub const PERIODS: &str = "
             nodes { label start end sealed }
         }
     } }";
+
+pub const SUBMIT_FROM_SOURCE: &str = "mutation($input: SubmitScoresInput!) {
+    submitScores(input: $input) { results { status error { code message argument } } } }";

@@ -3,6 +3,7 @@
 mod chain;
 mod corruption;
 mod daily_diff;
+mod positions;
 mod proof;
 mod repair;
 mod repair_archive;

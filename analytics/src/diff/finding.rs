@@ -59,6 +59,8 @@ pub enum What {
     Commit(u64),
     /// An event of the history, by the seq of its commit and its index there.
     Event(u64, u32),
+    /// A position in a source, by the key in Redis and the field there.
+    Position(String, String),
 }
 
 /// The note of a finding in which SQL and Redis agree against history.
@@ -168,6 +170,10 @@ impl Finding {
                 finding.window = format!("partition {partition}");
                 finding.period = format!("commit {seq} event {index}");
             }
+            What::Position(key, field) => {
+                finding.window.clone_from(key);
+                finding.period.clone_from(field);
+            }
             What::Location(..) => {}
         }
         finding
@@ -218,7 +224,7 @@ impl What {
             Self::Location(_, Location::Entry(_)) => Named::Entry,
             Self::Location(_, Location::Sealed(_)) => Named::Sealed,
             Self::Location(_, Location::Archived(_)) => Named::Archived,
-            Self::Key(_) => Named::Key,
+            Self::Key(_) | Self::Position(..) => Named::Key,
             Self::Unlisted(_) => Named::Periods,
             Self::File(_) => Named::File,
             Self::Commit(_) => Named::Commit,

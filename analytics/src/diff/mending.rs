@@ -6,11 +6,13 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use engine::deployment::Deployment;
 use engine::integrity::look::{Location, Locations};
+use engine::integrity::positions::mend_positions;
 use engine::integrity::repair::{
     ForeignKey, Truth, drop_foreign, list_periods, mend_redis, mend_sql,
 };
 use engine::partition::Partition;
 use entity::board;
+use ranking::board::Board;
 use ranking::standings_id::StandingsId;
 use ranking::window::Window;
 use sea_orm::{ColumnTrait, QueryFilter};
@@ -85,10 +87,7 @@ async fn mend_part(
     let board = row.to_ranking()?;
     let (mut in_redis, mut in_sql, mut unlisted) =
         (Locations::new(), Locations::new(), BTreeSet::<StandingsId>::new());
-    let mut mended = 0;
-    if findings.iter().any(|finding| matches!(finding.what, What::Event(..))) {
-        mended += kept_metadata::mend(partition, &board).await?;
-    }
+    let mut mended = mend_beside(partition, &board, findings).await?;
     for finding in findings {
         if finding.is_against_both && against.is_none() {
             continue;
@@ -99,7 +98,7 @@ async fn mend_part(
                 unlisted.insert(id.clone());
                 continue;
             }
-            What::Key(_) | What::File(_) | What::Commit(_) | What::Event(..) => continue,
+            _ => continue,
         };
         let has_row = match location {
             Location::Entry(id) => {
@@ -138,6 +137,22 @@ async fn mend_part(
     for ids in unlisted.chunks(KEYS_MAX) {
         let ids = ids.iter().cloned().collect();
         mended += list_periods(partition, &board, &ids).await?;
+    }
+    Ok(mended)
+}
+
+/// Repairs the metadata and the positions that are kept beside standings.
+async fn mend_beside(
+    partition: Partition<'_>,
+    board: &Board,
+    findings: &[&Finding],
+) -> Result<usize> {
+    let mut mended = 0;
+    if findings.iter().any(|finding| matches!(finding.what, What::Event(..))) {
+        mended += kept_metadata::mend(partition, board).await?;
+    }
+    if findings.iter().any(|finding| matches!(finding.what, What::Position(..))) {
+        mended += mend_positions(partition, board).await?;
     }
     Ok(mended)
 }

@@ -8,6 +8,7 @@ use engine::board::agenda::Agenda;
 use engine::deployment::Deployment;
 use engine::job::{self, Begun};
 use engine::settings::RetentionSettings;
+use engine::webhook::overtaken::Looks;
 use entity::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -72,7 +73,7 @@ pub async fn work(
     let agenda = Arc::new(Agenda::default());
     let (refreshed, _) = watch::channel(());
     let told = || (refreshed.subscribe(), stop.clone());
-    let program = daily.program();
+    let (program, looks) = (daily.program(), Arc::new(Looks::default()));
     tokio::join!(
         erased_files::work(program, &deployment, &agenda, told()),
         daily.work(&deployment, stop.clone()),
@@ -93,6 +94,10 @@ pub async fn work(
         upkeep(&deployment, &agenda, told(), |deployment, agenda| {
             let now_ms = deployment.clock.now_ms();
             engine::webhook::corrected::tell_corrected(deployment, agenda, now_ms).boxed()
+        }),
+        upkeep(&deployment, &agenda, told(), |deployment, agenda| {
+            let (looks, now_ms) = (looks.clone(), deployment.clock.now_ms());
+            async move { looks.tell(deployment, agenda, now_ms).await }.boxed()
         }),
         webhooks::work(&deployment, delivery.as_ref(), &agenda, stop.clone()),
     );

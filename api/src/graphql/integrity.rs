@@ -54,7 +54,7 @@ pub enum FindingPlace {
     Archived,
     /// A file of the archive.
     File,
-    /// A key in Redis that names no standings.
+    /// A key in Redis that names no standings, or a position in a source among those of a key.
     Key,
     /// The list of the periods of a window, in Redis.
     Periods,

@@ -1,6 +1,7 @@
 //! Webhooks: the receivers of events. For administrators.
 
 pub(crate) mod change;
+pub(crate) mod circle;
 pub(crate) mod input;
 
 use async_graphql::connection::{Edge, EmptyFields};
@@ -15,6 +16,7 @@ use super::types::connection::{Connection, PageCursor, limit};
 use super::types::global_id::GlobalId;
 use super::types::scalar::{DateTime, int};
 use crate::access::scope::Scope;
+use circle::WebhookCircle;
 
 /// A kind of event that a webhook asks for.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub enum WebhookEvent {
     PeriodEnded,
     /// "laurel.period.corrected.v1": the final standings of a period are others than it was told.
     PeriodCorrected,
+    /// "laurel.overtaken.v1": a member of the webhook's circle was overtaken.
+    Overtaken,
     /// "laurel.board.v1": a board was created, changed or deleted.
     Board,
     /// "laurel.member.v1": a member was banned, merged, hidden or erased.
@@ -39,6 +43,7 @@ impl WebhookEvent {
             Self::Score => Kind::Score,
             Self::PeriodEnded => Kind::PeriodEnded,
             Self::PeriodCorrected => Kind::PeriodCorrected,
+            Self::Overtaken => Kind::Overtaken,
             Self::Board => Kind::Board,
             Self::Member => Kind::Member,
             Self::Quarantine => Kind::Quarantine,
@@ -50,6 +55,7 @@ impl WebhookEvent {
             Kind::Score => Self::Score,
             Kind::PeriodEnded => Self::PeriodEnded,
             Kind::PeriodCorrected => Self::PeriodCorrected,
+            Kind::Overtaken => Self::Overtaken,
             Kind::Board => Self::Board,
             Kind::Member => Self::Member,
             Kind::Quarantine => Self::Quarantine,
@@ -102,6 +108,18 @@ impl Webhook {
         state(ctx).spend(price::BOARD_ROW)?;
         let boards = state(ctx).loaders.boards([no].into()).await?;
         Ok(boards.get(&no).cloned().map(Board))
+    }
+
+    /// The circle within which it hears of members who were overtaken; null unless it asks for
+    /// `OVERTAKEN`, and if its board is deleted.
+    async fn overtaken(&self, ctx: &Context<'_>) -> Result<Option<WebhookCircle>> {
+        if !self.0.asks_for(Kind::Overtaken) {
+            return Ok(None);
+        }
+        state(ctx).spend(price::select(1))?;
+        let db = &app(ctx).deployment.reads;
+        let circle = row::circle::of(db, &self.0.id).await.map_err(crate::error::Error::from)?;
+        Ok(circle.map(WebhookCircle::from))
     }
 
     /// The state.

@@ -25,7 +25,7 @@ use entity::integrity::{integrity_finding, integrity_proof};
 use entity::sql::dialect::delete_returning;
 use entity::sql::{begin, by_member};
 use entity::webhook::outbox::{self, Notice};
-use entity::webhook::{ended_period, told_period};
+use entity::webhook::{circle, ended_period, told_period};
 
 /// The rows of one DELETE. Chunks let the persister write in between.
 const ROWS_MAX: u64 = 5000;
@@ -139,6 +139,7 @@ async fn purge_sql(deployment: &Deployment, no: BoardNo) -> Result<()> {
     by_member::delete(db, REPORT, &of_board, "TRUE").await?;
     ended_period::delete_of(db, no.0).await?;
     told_period::delete_of(db, no.0).await?;
+    circle::delete_of(db, no.0).await?;
     source_position::delete_of(db, no).await?;
     archive_mark::Entity::delete_many()
         .filter(archive_mark::Column::BoardNo.eq(no.0))

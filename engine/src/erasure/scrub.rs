@@ -9,8 +9,8 @@ use entity::member::erasure::{self, Counts, Model, Step};
 use entity::member::quarantine;
 use entity::sql::begin;
 use entity::sql::dialect::{delete_returning, statement};
-use entity::webhook::Kind;
 use entity::webhook::outbox::{self, Notice};
+use entity::webhook::{Kind, circle};
 use ranking::board::Board;
 use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::store::write::Writes;
@@ -190,6 +190,7 @@ pub(super) async fn delete_rest(
     counts.insert("access_token".to_owned(), end_tokens(&transaction, row, member).await?);
     counts.insert("audit_log".to_owned(), blank_acts(&transaction, row, member).await?);
     counts.insert("outbox".to_owned(), outbox::erase(&transaction, member.as_str()).await?);
+    counts.insert("webhook_circle".to_owned(), circle::erase(&transaction, member.as_str()).await?);
     tell(&transaction, deployment, row).await?;
     let gone = delete_where(&transaction, "member", "key", member.as_str()).await?;
     counts.insert("member".to_owned(), gone);

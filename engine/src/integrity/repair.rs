@@ -87,7 +87,7 @@ pub async fn list_periods(
 }
 
 /// Makes a repair's commit. Returns the number of repairs.
-async fn commit(
+pub(super) async fn commit(
     partition: Partition<'_>,
     mut change: impl Change<Outcome = usize> + Send,
 ) -> Result<usize> {
@@ -199,7 +199,7 @@ fn is_sealed(seals: &[SealName], tail: &Tail, id: &StandingsId, period: &Period)
 }
 
 /// Proposes writes onto the head that was read, or nothing if there are none.
-fn proposal(
+pub(super) fn proposal(
     partition: Partition<'_>,
     tail: &Tail,
     writes: Writes,

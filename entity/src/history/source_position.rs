@@ -10,7 +10,7 @@ use ranking::commit::Commit;
 use ranking::id::{BoardNo, PartitionNo, SourceName};
 use ranking::position::Position;
 use sea_orm::entity::prelude::*;
-use sea_orm::sea_query::OnConflict;
+use sea_orm::sea_query::{ExprTrait, OnConflict};
 use sea_orm::{IntoActiveModel, QuerySelect};
 
 use crate::sql::insert_chunked;
@@ -49,6 +49,8 @@ pub enum Rows {
     OfPartition(PartitionNo),
     /// Those of a board, in all of its layouts.
     OfBoard(BoardNo),
+    /// Those of a board in the layout that a generation began, in a partition.
+    OfPart(BoardNo, u32, PartitionNo),
 }
 
 impl Model {
@@ -121,6 +123,10 @@ pub async fn page_after(
     let select = Entity::find().filter(match rows {
         Rows::OfPartition(partition) => Column::Partition.eq(i32::from(partition)),
         Rows::OfBoard(board) => Column::BoardNo.eq(board.0),
+        Rows::OfPart(board, layout_since, partition) => Column::BoardNo
+            .eq(board.0)
+            .and(LayoutSince.eq(layout_since as i32))
+            .and(Column::Partition.eq(i32::from(partition))),
     });
     let key = (Column::BoardNo, LayoutSince, Column::Partition, Source, SourcePartition);
     let mut cursor = select.cursor_by(key);

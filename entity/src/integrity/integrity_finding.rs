@@ -46,7 +46,7 @@ pub enum Location {
     /// A file of the archive.
     #[sea_orm(string_value = "FILE")]
     File,
-    /// A key in Redis that names no standings.
+    /// A key in Redis that names no standings, or a position in a source among those of a key.
     #[sea_orm(string_value = "KEY")]
     Key,
     /// The list of the periods of a window, in Redis.

@@ -24,6 +24,8 @@ pub struct Signs {
     pub erasures: i64,
     /// The number of webhooks.
     pub webhooks: i64,
+    /// The number of circles within which members are overtaken.
+    pub circles: i64,
 }
 
 /// Reads the signs. Its cost does not depend on the number of boards.
@@ -34,7 +36,8 @@ pub async fn read(db: &impl ConnectionTrait) -> Result<Signs, DbErr> {
         (SELECT COUNT(*) FROM "member_merge" WHERE "step" IN ('HELD', 'REFUSED', 'DECIDED', 'MERGED')),
         (SELECT COUNT(*) FROM "member_ban" WHERE "step" IN ('CHANGING', 'RELEASING')),
         (SELECT COUNT(*) FROM "member_erasure" WHERE "member" IS NOT NULL),
-        (SELECT COUNT(*) FROM "webhook")"#;
+        (SELECT COUNT(*) FROM "webhook"),
+        (SELECT COUNT(*) FROM "webhook_circle")"#;
     let asked = statement(db.get_database_backend(), sql, []);
     let answer = db.query_one_raw(asked).await?;
     let answer = answer.ok_or_else(|| DbErr::RecordNotFound("the signs of work".to_owned()))?;
@@ -46,6 +49,7 @@ pub async fn read(db: &impl ConnectionTrait) -> Result<Signs, DbErr> {
         bans: answer.try_get_by_index(4)?,
         erasures: answer.try_get_by_index(5)?,
         webhooks: answer.try_get_by_index(6)?,
+        circles: answer.try_get_by_index(7)?,
     })
 }
 

@@ -74,6 +74,20 @@ impl Notice {
         }
         Self { kind: Kind::Member, board_no: None, member: Some(member.to_owned()), data, at_ms }
     }
+
+    /// The row for a webhook.
+    fn row(&self, webhook: &str) -> ActiveModel {
+        ActiveModel {
+            no: NotSet,
+            id: Set(random_id()),
+            webhook: Set(webhook.to_owned()),
+            kind: Set(self.kind.name().to_owned()),
+            board_no: Set(self.board_no),
+            member: Set(self.member.clone()),
+            data: Set(self.data.to_string()),
+            created_at_ms: Set(self.at_ms),
+        }
+    }
 }
 
 /// A webhook, as far as the choice of its events needs it.
@@ -124,16 +138,17 @@ pub async fn tell_some<'a>(
     notice: &Notice,
     webhooks: impl IntoIterator<Item = &'a str>,
 ) -> Result<(), DbErr> {
-    let rows = webhooks.into_iter().map(|webhook| ActiveModel {
-        no: NotSet,
-        id: Set(random_id()),
-        webhook: Set(webhook.to_owned()),
-        kind: Set(notice.kind.name().to_owned()),
-        board_no: Set(notice.board_no),
-        member: Set(notice.member.clone()),
-        data: Set(notice.data.to_string()),
-        created_at_ms: Set(notice.at_ms),
-    });
+    let rows = webhooks.into_iter().map(|webhook| notice.row(webhook));
+    insert_chunked::<Entity, _>(db, rows.collect(), None).await
+}
+
+/// Tells one webhook of some events, in their order. Part of the transaction of the change.
+pub async fn tell_one(
+    db: &impl ConnectionTrait,
+    notices: &[Notice],
+    webhook: &str,
+) -> Result<(), DbErr> {
+    let rows = notices.iter().map(|notice| notice.row(webhook));
     insert_chunked::<Entity, _>(db, rows.collect(), None).await
 }
 

@@ -1,10 +1,51 @@
 //! The positions in sources that a partition keeps.
 
 use super::write::{PAIRS_MAX, Writes};
+use crate::error::Result;
 use crate::id::{BoardNo, PartitionNo};
 use crate::position::{COUNT_FIELD, Position, position_field};
+use crate::store::Store;
 use crate::store::key::KeySpace;
 use crate::submission::FoldedBatch;
+
+impl Store {
+    /// The texts of positions of a board in a layout, in the order of their fields; `None` for one
+    /// that is not there, and for all if the key is of another type. A `TYPE`, then one round trip
+    /// for each 1,000 fields: `HMGET`.
+    pub async fn source_positions(
+        &self,
+        partition: PartitionNo,
+        (board, layout_since): (BoardNo, u32),
+        fields: &[String],
+    ) -> Result<Vec<Option<String>>> {
+        let key = self.keys().positions(partition, board, layout_since);
+        let kinds = self.kinds(std::slice::from_ref(&key)).await?;
+        if kinds != ["hash"] {
+            return Ok(vec![None; fields.len()]);
+        }
+        let mut texts = Vec::with_capacity(fields.len());
+        for chunk in fields.chunks(PAIRS_MAX) {
+            let mut pipe = redis::pipe();
+            pipe.cmd("HMGET").arg(&key).arg(chunk);
+            let ((some,), _): ((Vec<Option<String>>,), _) = self.read(&pipe).await?;
+            texts.extend(some);
+        }
+        Ok(texts)
+    }
+
+    /// The number of positions of a board in a layout. One round trip: `HLEN`.
+    pub async fn source_positions_count(
+        &self,
+        partition: PartitionNo,
+        (board, layout_since): (BoardNo, u32),
+    ) -> Result<u64> {
+        let key = self.keys().positions(partition, board, layout_since);
+        let mut pipe = redis::pipe();
+        pipe.cmd("HLEN").arg(&key).cmd("HEXISTS").arg(&key).arg(COUNT_FIELD);
+        let ((fields, counts), _): ((u64, u64), _) = self.read(&pipe).await?;
+        Ok(fields - counts)
+    }
+}
 
 impl Writes {
     /// Sets positions of a board in a layout, by their fields: `HSET`.

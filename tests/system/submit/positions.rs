@@ -8,10 +8,8 @@ use serde_json::{Value, json};
 use tests::api::{Answer, Api};
 use tests::clock::now_ms;
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::documents::SUBMIT_FROM_SOURCE;
 use tests::wait::until;
-
-const SUBMIT: &str = "mutation($input: SubmitScoresInput!) {
-    submitScores(input: $input) { results { status error { code message argument } } } }";
 
 /// The members of a board, in several partitions.
 const MEMBERS: u64 = 23;
@@ -50,7 +48,7 @@ impl Source {
                 json!([{ "partition": self.partition, "offset": settled.to_string() }]);
         }
         let input = json!({ "board": "b", "scores": scores, "source": source, "ack": "DURABLE" });
-        let data = api.data(SUBMIT, json!({ "input": input })).await;
+        let data = api.data(SUBMIT_FROM_SOURCE, json!({ "input": input })).await;
         let results = data["submitScores"]["results"].as_array().unwrap();
         results.iter().map(|result| result["status"].as_str().unwrap().to_owned()).collect()
     }
@@ -264,7 +262,7 @@ async fn a_score_without_a_position_costs_what_it_did() {
     };
     let scores = json!([{ "member": "ann", "score": 1, "eventId": "e" }]);
     let input = json!({ "board": "b", "scores": scores, "ack": "DURABLE" });
-    api.data(SUBMIT, json!({ "input": input })).await;
+    api.data(SUBMIT_FROM_SOURCE, json!({ "input": input })).await;
     let keys = deployment.redis_contents().await;
     assert!(!keys.iter().any(|(key, _)| key.contains(":positions:")));
     let log = logs().await;
@@ -288,7 +286,7 @@ async fn a_place_that_is_none_is_refused() {
         if !source.is_null() {
             input["source"] = source;
         }
-        api.ask(Some(api.token()), SUBMIT, json!({ "input": input })).await
+        api.ask(Some(api.token()), SUBMIT_FROM_SOURCE, json!({ "input": input })).await
     };
     let at = |offset: &str| json!({ "offset": offset });
     let scores = json!({ "name": "scores" });
@@ -331,9 +329,9 @@ async fn a_place_that_is_none_is_refused() {
     api.update_board(json!({ "slug": "b", "selfSubmit": true })).await;
     let token = deployment.new_token(&["--scope", "submit", "--member", "ann"]).await;
     let mut input = json!({ "board": "b", "scores": [{ "member": "ann", "score": 1 }] });
-    let answer = api.ask(Some(&token), SUBMIT, json!({ "input": input.clone() })).await;
+    let answer = api.ask(Some(&token), SUBMIT_FROM_SOURCE, json!({ "input": input.clone() })).await;
     assert_eq!(answer.body["data"]["submitScores"]["results"][0]["status"], "APPLIED");
     input["source"] = scores;
-    let answer = api.ask(Some(&token), SUBMIT, json!({ "input": input })).await;
+    let answer = api.ask(Some(&token), SUBMIT_FROM_SOURCE, json!({ "input": input })).await;
     assert_eq!(answer.codes(), ["FORBIDDEN"], "{:?}", answer.body);
 }

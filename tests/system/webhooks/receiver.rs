@@ -157,7 +157,17 @@ impl Receiver {
 
     /// Makes a webhook that sends it some kinds of events; returns its id.
     pub async fn subscribe(&self, api: &Api, events: &[&str], board: Option<&str>) -> String {
-        let input = json!({ "name": "test", "url": self.url, "events": events, "board": board });
+        self.subscribe_by(api, json!({ "events": events, "board": board })).await
+    }
+
+    /// Makes a webhook that hears of those who are overtaken in a circle of the board `b`.
+    pub async fn subscribe_circle(&self, api: &Api, circle: Value) -> String {
+        let input = json!({ "events": ["OVERTAKEN"], "board": "b", "overtaken": circle });
+        self.subscribe_by(api, input).await
+    }
+
+    async fn subscribe_by(&self, api: &Api, mut input: Value) -> String {
+        (input["name"], input["url"]) = (json!("test"), json!(self.url));
         let data = api.data(CREATE, json!({ "input": input })).await;
         let created = &data["createWebhook"];
         self.learn(created["secret"].as_str().unwrap());

@@ -1,11 +1,13 @@
 //! The mutations of webhooks.
 
 use async_graphql::{Context, ID, MaybeUndefined};
+use entity::webhook::circle::{self, Circle};
 use entity::webhook::outbox::{self, Notice};
 use entity::webhook::{self as row, Kind, Model, State, types_text};
 use entity::{random_id, sql};
 use serde_json::json;
 
+use super::circle::chosen;
 use super::input::{CreateWebhookInput, RotateWebhookSecretInput, UpdateWebhookInput};
 use super::{Webhook, WebhookEvent};
 use crate::error::{Error, ErrorCode, Result};
@@ -25,7 +27,7 @@ pub(crate) async fn create(
     audit: &Audit<'_>,
     input: CreateWebhookInput,
 ) -> Result<(Webhook, String)> {
-    let CreateWebhookInput { name, url, events, board } = input;
+    let CreateWebhookInput { name, url, events, board, overtaken } = input;
     let url = app(ctx).receivers.check(&url).await?;
     let deployment = &app(ctx).deployment;
     let now_ms = deployment.clock.now_ms();
@@ -48,7 +50,9 @@ pub(crate) async fn create(
         holder: None,
         held_until_ms: 0,
     };
-    row::insert(&deployment.db, &row, partitions(ctx), audit.act()).await?;
+    let circle = chosen(ctx, &row, overtaken, None).await?;
+    let with_circle = (&row, circle.as_ref());
+    row::insert(&deployment.db, with_circle, partitions(ctx), audit.act()).await?;
     audit.written();
     let secret = row.secret.clone();
     Ok((Webhook(row), secret))
@@ -60,9 +64,9 @@ pub(crate) async fn update(
     audit: &Audit<'_>,
     input: UpdateWebhookInput,
 ) -> Result<Webhook> {
-    let UpdateWebhookInput { id, name, url, events, board } = input;
+    let UpdateWebhookInput { id, name, url, events, board, overtaken } = input;
     let mut row = present(ctx, &id).await?;
-    let before = (row.asks_for_periods(), row.board_no);
+    let former = row.clone();
     if let Some(name) = name {
         row.name = name_of(name)?;
     }
@@ -77,10 +81,11 @@ pub(crate) async fn update(
         MaybeUndefined::Null => row.board_no = None,
         MaybeUndefined::Value(slug) => row.board_no = board_of(ctx, audit, Some(&slug)).await?,
     }
-    if before != (true, row.board_no) {
+    if (former.asks_for_periods(), former.board_no) != (true, row.board_no) {
         row.periods_since_ms = app(ctx).deployment.clock.now_ms();
     }
-    write(ctx, audit, &row).await?;
+    let circle = chosen(ctx, &row, overtaken, Some(&former)).await?;
+    write(ctx, audit, (&row, circle.as_ref())).await?;
     Ok(Webhook(row))
 }
 
@@ -102,7 +107,8 @@ pub(crate) async fn rotate_secret(
         0 => (None, None),
         _ => (Some(former), Some(until_ms)),
     };
-    write(ctx, audit, &row).await?;
+    let circle = circle::of(&app(ctx).deployment.db, &row.id).await?;
+    write(ctx, audit, (&row, circle.as_ref())).await?;
     let secret = row.secret.clone();
     Ok((Webhook(row), secret))
 }
@@ -153,8 +159,8 @@ pub(crate) async fn send_test(ctx: &Context<'_>, audit: &Audit<'_>, id: &ID) -> 
     Ok(Webhook(row))
 }
 
-/// Writes the changed row of a webhook.
-async fn write(ctx: &Context<'_>, audit: &Audit<'_>, row: &Model) -> Result<()> {
+/// Writes the changed row of a webhook, and its circle.
+async fn write(ctx: &Context<'_>, audit: &Audit<'_>, row: (&Model, Option<&Circle>)) -> Result<()> {
     let db = &app(ctx).deployment.db;
     if !row::update(db, row, partitions(ctx), audit.act()).await? {
         return Err(unknown());

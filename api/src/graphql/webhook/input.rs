@@ -2,6 +2,7 @@
 
 use async_graphql::{ID, InputObject, MaybeUndefined, SimpleObject};
 
+use super::circle::OvertakenInput;
 use super::{Webhook, WebhookEvent};
 
 /// A webhook to be made.
@@ -17,6 +18,9 @@ pub struct CreateWebhookInput {
     pub(super) events: Vec<WebhookEvent>,
     /// The slug of the only board whose events it gets; all boards by default.
     pub(super) board: Option<String>,
+    /// The circle within which `OVERTAKEN` is told: with that event, which also needs `board`, and
+    /// without it never.
+    pub(super) overtaken: Option<OvertakenInput>,
 }
 
 /// Changes of a webhook. A field that is not given stays.
@@ -32,6 +36,8 @@ pub struct UpdateWebhookInput {
     pub(super) events: Option<Vec<WebhookEvent>>,
     /// The slug of the only board whose events it gets; null for all boards.
     pub(super) board: MaybeUndefined<String>,
+    /// The circle within which `OVERTAKEN` is told. Another one begins now; it goes with the event.
+    pub(super) overtaken: Option<OvertakenInput>,
 }
 
 /// The webhook whose secret is to change.

@@ -87,6 +87,15 @@ impl Partition<'_> {
         Ok(own.flat_map(|shard| std::mem::take(&mut by_shard[usize::from(shard)])).collect())
     }
 
+    /// The positions that this partition has moved in the present layout of a board.
+    pub(crate) async fn moved_positions(self, board: &Board) -> Result<ByField> {
+        let mut positions = ByField::new();
+        let rows = Rows::OfPart(board.no, board.layout_since(), self.no);
+        let take = |_: &Model, field, position| drop(positions.insert(field, position));
+        self.each_position(rows, take).await?;
+        Ok(positions)
+    }
+
     /// Takes the field and the position of each row that can be read.
     async fn each_position(
         self,
