@@ -25,6 +25,7 @@ mod m20261126_000018_positions;
 mod m20261127_000019_job_parts;
 mod m20261127_000020_told_periods;
 mod m20261128_000021_postgres_keys;
+mod m20261128_000022_mirrors;
 
 use std::sync::Arc;
 
@@ -66,6 +67,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261127_000019_job_parts::Migration),
             Box::new(m20261127_000020_told_periods::Migration),
             Box::new(m20261128_000021_postgres_keys::Migration),
+            Box::new(m20261128_000022_mirrors::Migration),
         ]
     }
 }
@@ -169,6 +171,7 @@ pub fn tables() -> Vec<String> {
     tables.extend(m20261126_000018_positions::TABLES.map(str::to_owned));
     tables.extend(m20261127_000019_job_parts::TABLES.map(str::to_owned));
     tables.extend(m20261127_000020_told_periods::TABLES.map(str::to_owned));
+    tables.extend(m20261128_000022_mirrors::TABLES.map(str::to_owned));
     tables
 }
 
