@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run analytics install check ingest test test-all test-redis brokers test-brokers test-kafka deb test-deb faults soak bench lint advisories build node web
+.PHONY: help run analytics install check ingest test test-all test-redis brokers test-brokers test-kafka test-lake deb test-deb faults soak bench lint advisories build node web
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 PREFIX ?= $(HOME)/.cargo
@@ -187,6 +187,18 @@ test-brokers: brokers ## the tests of queues on every broker, with everything ar
 	$(postgresql)
 	cargo build --locked -p api -p analytics -p ingest
 	LAUREL_TEST_BROKERS=1 LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=2 cargo test --locked -p tests --test system -- queues::
+
+test-lake: ## the tests of the lake on a server of S3's API, which is installed the first time
+	@$(call install,redis-server,redis-server,redis)
+	$(postgresql)
+	if [ ! -x "$(TOOLS)/moto/bin/moto_server" ]; then
+		echo "installing moto 5.1.22"
+		mkdir -p "$(TOOLS)"
+		python3 -m venv "$(TOOLS)/moto"
+		"$(TOOLS)/moto/bin/python" -m pip install --quiet 'moto[server,s3]==5.1.22'
+	fi
+	cargo build --locked -p api -p analytics
+	LAUREL_TEST_S3="$(TOOLS)/moto/bin/python" LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=2 cargo test --locked -p tests --test system -- mirror::
 
 # tansu speaks Kafka's protocol. Its 400 crates are built once, and with low priority.
 test-kafka: ## the tests of queues on tansu in place of Kafka, with everything around it killed; half an hour or more the first time

@@ -6,6 +6,7 @@
 //! | [`rebuild`] | standings from history; a move; Redis from SQL |
 //! | [`diff`] | history, SQL and Redis, compared three ways, and repaired |
 //! | [`archive`] | old events into files, and out of SQL; files without erased members |
+//! | [`mirror`] | all events as files on an object store, beside SQL |
 //! | [`chain`] | commits followed from one to the next; histories written to a file, and verified |
 //! | [`import`], [`export`], [`generate`] | events from, standings to a file; synthetic events |
 //! | [`member`] | all that is kept of a member, as one document |
@@ -29,6 +30,7 @@ mod generate;
 mod import;
 mod job;
 mod member;
+mod mirror;
 mod operator;
 mod rebuild;
 mod report;
@@ -86,8 +88,12 @@ enum Command {
     Restore(On<RestoreArguments>),
     /// Moves old events from SQL to Parquet files, verified before their rows go.
     Archive(On<archive::Arguments>),
-    /// Finishes erasures of members that have archived events: writes the archive's files again
-    /// without these. `laurel erase member`, `laurel archive` and the server do it by themselves.
+    /// Copies events to Parquet files in a directory or on an object store, verified, without
+    /// taking them out of SQL.
+    Mirror(On<mirror::Arguments>),
+    /// Finishes erasures of members that have events in files: writes those of the archive and of
+    /// the lake again without these. `laurel erase member`, `laurel archive` and the server do it
+    /// by themselves.
     EraseFiles(On<NoArguments>),
     /// Takes events from a CSV, NDJSON or Parquet file with the columns member, score, at, and
     /// optionally board, event_id, region.
@@ -162,6 +168,7 @@ impl Command {
             Self::Restore(job) => on(job),
             Self::Archive(job) => on(job),
             Self::EraseFiles(job) => on(job),
+            Self::Mirror(job) => on(job),
             Self::Import(job) => on(job),
             Self::Export(job) => on(job),
             Self::ExportMember(job) => on(job),
@@ -305,6 +312,9 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         },
         Command::Archive(job) => {
             print_outcome(json, &archive::archive(deployment, &job.own).await?)?;
+        }
+        Command::Mirror(job) => {
+            return mirror::run(deployment, &job.own, json).boxed().await;
         }
         Command::EraseFiles(_) => {
             print_outcome(json, &archive::erasing::erase_files(deployment).await?)?;

@@ -19,6 +19,7 @@ impl Command {
             Self::Seal(_) => ("laurel seal", None),
             Self::Restore(job) => ("laurel restore", job.own.board.as_deref()),
             Self::Archive(job) => ("laurel archive", job.own.board.as_deref()),
+            Self::Mirror(job) if !job.own.check => ("laurel mirror", None),
             Self::EraseFiles(_) => ("laurel erase-files", None),
             Self::Import(job) => ("laurel import", job.own.board.as_deref()),
             _ => return None,

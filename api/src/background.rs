@@ -4,6 +4,7 @@
 pub(crate) mod checkpoints;
 pub(crate) mod daily_diff;
 pub(crate) mod erased_files;
+pub(crate) mod mirror;
 mod persister;
 pub(crate) mod program;
 pub(crate) mod retention;

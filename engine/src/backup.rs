@@ -42,8 +42,9 @@ const ARCHIVE: &str = "archive";
 /// The most bytes of a manifest: an archive of a million files needs some 200 MB.
 const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 
-/// The table that is left out: its rows are of processes that run.
-const LEFT_OUT: &str = "process";
+/// The tables that are left out: their rows are of processes that run, and of a lake that another
+/// deployment goes on to write.
+const LEFT_OUT: [&str; 4] = ["process", "mirror_place", "mirror_mark", "mirror_file"];
 
 /// A list of everything in a backup.
 #[derive(Debug, Clone, Serialize, Deserialize)]

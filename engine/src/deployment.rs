@@ -28,6 +28,7 @@ use self::private_redis::PrivateRedis;
 use self::redis_health::RedisHealth;
 use self::watch::Watch;
 use crate::partition::persist::Refusals;
+use crate::settings::MirrorSettings;
 
 /// The stores of a deployment. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -58,6 +59,8 @@ pub struct Deployment {
     pub archive_dir: PathBuf,
     /// The directory for a second copy of each archived file.
     pub archive_copy_dir: Option<PathBuf>,
+    /// The place of the lake, and how its store is asked.
+    pub mirror: MirrorSettings,
     /// The file of the key that signs checkpoints.
     pub checkpoint_key: PathBuf,
     /// The warnings about stores that answer and are wrong, as of the last look.

@@ -24,7 +24,7 @@ use crate::deployment::Deployment;
 use crate::deployment::checksum::sha256_of;
 use crate::failpoint;
 use crate::history::amend::{Amended, By, Plan, amend_members, void_dead_letters};
-use crate::history::archive::erasing::{is_in_the_way, places};
+use crate::history::archive::erasing::places;
 use crate::merge::{
     ArchivedEvents, Merged, RESUME_TIMEOUT, RESUMED_AFTER, anonymize, boards_of, tell_members,
 };
@@ -306,12 +306,12 @@ async fn carry_out(deployment: &Deployment, row: &Model, deadline: Instant) -> R
     failpoint::hit("erasure-removed");
     show(deployment, &member).await?;
     // A fold of events in files needs the removals in SQL, so these go later.
-    if is_in_the_way(&deployment.db, member.as_str()).await? {
+    if scrub::waits_for_files(&deployment.db, row, &member).await? {
         return Ok(Deleted::UpToFiles);
     }
     scrub::delete_events(deployment, row, &member, deadline).await?;
     // An archive that read them before may be writing them to a file.
-    if is_in_the_way(&deployment.db, member.as_str()).await? {
+    if scrub::waits_for_files(&deployment.db, row, &member).await? {
         return Ok(Deleted::UpToFiles);
     }
     scrub::delete_rest(deployment, row, &member).await?;
@@ -336,14 +336,15 @@ pub async fn take_off_boards(
     Ok(())
 }
 
-/// True if an erasure goes on once files of the archive are read and written again, or finished.
+/// True if an erasure goes on once files of the archive or of the lake are read and written again,
+/// or finished.
 ///
 /// # Errors
 /// If SQL does not answer.
 pub async fn waits_for_files(deployment: &Deployment, row: &Model) -> Result<bool> {
     match &row.member {
-        Some(member) if row.step == Step::Erasing => {
-            Ok(is_in_the_way(&deployment.db, member).await?)
+        Some(_) if row.step == Step::Erasing => {
+            scrub::waits_for_files(&deployment.db, row, &row.member_id()?).await
         }
         Some(member) if row.step == Step::Held && row.target.is_some() => {
             Ok(!places(&deployment.db, member).await?.is_empty())

@@ -4,6 +4,7 @@
 pub mod amend;
 pub mod archive;
 pub mod checkpoint;
+pub mod mirror;
 pub mod period_reset;
 pub mod remove;
 mod together;

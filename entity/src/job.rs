@@ -12,7 +12,7 @@ use crate::deployment::clock::Clock;
 use crate::sql::first_rows;
 
 /// The kinds that this program knows. A newer program may write others.
-pub const KINDS: [&str; 7] = [REBUILD, RESTORE, DIFF, ARCHIVE, ROLL, SEAL, IMPORT];
+pub const KINDS: [&str; 8] = [REBUILD, RESTORE, DIFF, ARCHIVE, MIRROR, ROLL, SEAL, IMPORT];
 
 /// Rebuilds standings from the history.
 pub const REBUILD: &str = "REBUILD";
@@ -22,6 +22,8 @@ pub const RESTORE: &str = "RESTORE";
 pub const DIFF: &str = "DIFF";
 /// Moves old events to files.
 pub const ARCHIVE: &str = "ARCHIVE";
+/// Copies events to files on an object store.
+pub const MIRROR: &str = "MIRROR";
 /// Rolls windows to the present.
 pub const ROLL: &str = "ROLL";
 /// Moves past periods from Redis to SQL.

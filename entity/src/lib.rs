@@ -9,6 +9,7 @@
 //! | [`history`] | commits, events, dead letters, and each partition's cursor |
 //! | [`standings`] | all-time rows, sealed periods and their entries |
 //! | [`archive`] | files of archived events, their sums and their metadata |
+//! | [`mirror`] | files of events on an object store, and how far they go |
 //! | [`integrity`] | runs of the integrity diff, findings and proofs |
 //! | [`job`] | batch jobs, and work that runs once a day |
 //! | [`webhook`] | receivers of events, how far each has been told, and what waits for it |
@@ -38,6 +39,7 @@ pub mod history;
 pub mod integrity;
 pub mod job;
 pub mod member;
+pub mod mirror;
 pub mod sql;
 pub mod standings;
 pub mod webhook;

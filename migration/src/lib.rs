@@ -26,6 +26,7 @@ mod m20261127_000019_job_parts;
 mod m20261127_000020_told_periods;
 mod m20261128_000021_postgres_keys;
 mod m20261128_000022_circles;
+mod m20261128_000023_mirrors;
 
 use std::sync::Arc;
 
@@ -68,6 +69,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261127_000020_told_periods::Migration),
             Box::new(m20261128_000021_postgres_keys::Migration),
             Box::new(m20261128_000022_circles::Migration),
+            Box::new(m20261128_000023_mirrors::Migration),
         ]
     }
 }
@@ -172,6 +174,7 @@ pub fn tables() -> Vec<String> {
     tables.extend(m20261127_000019_job_parts::TABLES.map(str::to_owned));
     tables.extend(m20261127_000020_told_periods::TABLES.map(str::to_owned));
     tables.extend(m20261128_000022_circles::TABLES.map(str::to_owned));
+    tables.extend(m20261128_000023_mirrors::TABLES.map(str::to_owned));
     tables
 }
 

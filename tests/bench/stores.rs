@@ -114,6 +114,7 @@ impl Stores {
             archive_dir: None,
             archive_copy_dir: None,
             checkpoint_key_file: None,
+            mirror: Default::default(),
         };
         let db = settings.connect_sql(Missing::Create).await.unwrap();
         let stores = Self {

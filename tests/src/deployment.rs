@@ -189,6 +189,7 @@ impl Deployment {
             archive_dir: None,
             archive_copy_dir: None,
             checkpoint_key_file: None,
+            mirror: Default::default(),
         }
     }
 

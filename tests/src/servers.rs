@@ -16,5 +16,6 @@ pub mod rabbitmq;
 pub mod redis_cluster;
 pub mod redis_node;
 pub mod redis_server;
+pub mod s3;
 pub mod twemproxy;
 mod watchdog;

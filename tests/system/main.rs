@@ -20,6 +20,7 @@ mod identity;
 mod integrity;
 mod live;
 mod members;
+mod mirror;
 mod queues;
 mod read;
 mod stores;

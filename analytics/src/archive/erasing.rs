@@ -28,9 +28,10 @@ use crate::diff::files::wrong;
 use crate::display_path;
 use crate::frame::{events, parquet};
 use crate::job::Job;
+use crate::mirror;
 
 /// How long the steps of an erasure beside those of its files may take.
-const STEPS_TIMEOUT: Duration = Duration::from_secs(600);
+pub(crate) const STEPS_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The events of a member in files, by partition and seq.
 type Gone = BTreeMap<(i32, i64), u32>;
@@ -112,6 +113,7 @@ async fn finish_one(
     drop(archived);
     // Before the events: a rebuild that reads some of the files finds the removals in SQL.
     erasure::take_off_boards(deployment, &row, deadline()).await?;
+    mirror::erasing::clear(deployment, &row).await?;
     for place in erasing::places(&deployment.db, member.as_str()).await? {
         let rewriting = Rewriting { deployment, row: &row, member: &member, place };
         rewriting.write_again(job, erased).await?;

@@ -1,4 +1,5 @@
-//! Files of the archive that erasures wait for: `laurel-analytics` writes them again.
+//! Files of the archive and of the lake that erasures wait for: `laurel-analytics` writes them
+//! again.
 //!
 //! A process does so if it runs the daily diff, as it has the program then, and if it can reach the
 //! archive's directory. Any other one leaves that to `laurel erase member`, `laurel erase-files`
@@ -10,7 +11,7 @@ use anyhow::{Result, bail};
 use engine::board::agenda::Agenda;
 use engine::deployment::Deployment;
 use engine::erasure::waits_for_files;
-use engine::history::archive::erasing::some_file;
+use engine::history::archive::erasing::{is_in_the_way, some_file};
 use entity::member::erasure;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -66,15 +67,19 @@ async fn look(
     deployment: &Deployment,
     stop: &mut watch::Receiver<bool>,
 ) -> Result<()> {
-    let Some(id) = waiting(deployment).await? else { return Ok(()) };
+    let Some(row) = waiting(deployment).await? else { return Ok(()) };
     let directory = &deployment.archive_dir;
     let is_here = match some_file(&deployment.db).await? {
         Some(file) => directory.join(file.path).is_file(),
-        None => directory.is_dir(),
+        // The lake needs no directory of the archive.
+        None => {
+            directory.is_dir() || !is_in_the_way(&deployment.db, row.member_id()?.as_str()).await?
+        }
     };
     let Some(program) = program.filter(|_| is_here) else {
         bail!(
-            "erasure {id} waits for files of the archive: run `laurel erase-files` where {} has them",
+            "erasure {} waits for files of the archive: run `laurel erase-files` where {} has them",
+            row.id,
             directory.display()
         );
     };
@@ -87,11 +92,11 @@ async fn look(
     }
 }
 
-/// The id of an erasure that waits for files.
-async fn waiting(deployment: &Deployment) -> Result<Option<String>> {
+/// An erasure that waits for files.
+async fn waiting(deployment: &Deployment) -> Result<Option<erasure::Model>> {
     for row in erasure::under_way(&deployment.db, i64::MAX).await? {
         if waits_for_files(deployment, &row).await? {
-            return Ok(Some(row.id));
+            return Ok(Some(row));
         }
     }
     Ok(None)

@@ -19,6 +19,7 @@ use super::persister;
 use crate::background::checkpoints;
 use crate::background::daily_diff::Daily;
 use crate::background::erased_files;
+use crate::background::mirror::Mirror;
 use crate::background::retention;
 use crate::background::webhooks::{self, Delivery};
 use crate::health::Health;
@@ -47,6 +48,8 @@ const SEAL_AGAIN_MS: i64 = 10_000;
 pub struct Plan {
     /// The daily diff.
     pub daily: Daily,
+    /// The runs of the mirror; none without a lake.
+    pub(crate) mirror: Option<Mirror>,
     /// How long rows are kept that only tell what happened.
     pub retained: RetentionSettings,
     /// Deliveries to webhooks; none by a process that delivers nothing.
@@ -67,7 +70,7 @@ pub async fn work(
     deployment: Deployment,
     health: Arc<Health>,
     signals: Arc<Signals>,
-    Plan { daily, retained, delivery }: Plan,
+    Plan { daily, mirror, retained, delivery }: Plan,
     stop: watch::Receiver<bool>,
 ) {
     let agenda = Arc::new(Agenda::default());
@@ -77,6 +80,11 @@ pub async fn work(
     tokio::join!(
         erased_files::work(program, &deployment, &agenda, told()),
         daily.work(&deployment, stop.clone()),
+        async {
+            if let Some(mirror) = &mirror {
+                mirror.work(&deployment, stop.clone()).await;
+            }
+        },
         checkpoints::work(&deployment, stop.clone()),
         retention::work(&deployment, &retained, stop.clone()),
         persister::persist(&deployment, &health, &signals, &agenda, stop.clone()),

@@ -37,6 +37,8 @@ pub enum BatchCommand {
     Restore(Passed),
     /// Moves old events from SQL to Parquet files.
     Archive(Passed),
+    /// Copies events to Parquet files in a directory or on an object store.
+    Mirror(Passed),
     /// Finishes erasures of members that have events in files.
     EraseFiles(Passed),
     /// Moves rolling windows on to the present; the background work does it, too.
@@ -76,6 +78,7 @@ pub fn run(command: BatchCommand) -> Result<()> {
         BatchCommand::Diff(passed) => ("diff", passed),
         BatchCommand::Restore(passed) => ("restore", passed),
         BatchCommand::Archive(passed) => ("archive", passed),
+        BatchCommand::Mirror(passed) => ("mirror", passed),
         BatchCommand::EraseFiles(passed) => ("erase-files", passed),
         BatchCommand::Roll(passed) => ("roll", passed),
         BatchCommand::Seal(passed) => ("seal", passed),

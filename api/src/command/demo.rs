@@ -78,8 +78,12 @@ pub async fn run(arguments: StoreArguments) -> Result<()> {
     let signals = Arc::new(Signals::default());
     let committers = Committers::start(&deployment, &signals, BATCHES_BYTES);
     let health = Health::start(&deployment, PROBE_TIMEOUT);
-    let plan =
-        Plan { daily: Daily::default(), retained: RetentionSettings::default(), delivery: None };
+    let plan = Plan {
+        daily: Daily::default(),
+        mirror: None,
+        retained: RetentionSettings::default(),
+        delivery: None,
+    };
     let working = Working::start(&deployment, &health, &signals, plan);
     println!("loading the demo boards: real commits of nine open-source projects …");
     let began = std::time::Instant::now();

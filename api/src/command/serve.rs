@@ -23,6 +23,7 @@ use crate::access::creation::{self, NewToken};
 use crate::access::jwt::Players;
 use crate::app::{App, SharedApp};
 use crate::background::daily_diff::Daily;
+use crate::background::mirror::Mirror;
 use crate::background::watch::Watch;
 use crate::background::webhooks::Delivery;
 use crate::background::worker::{Plan, Signals};
@@ -121,7 +122,9 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
         true => None,
         false => {
             let delivery = Some(Delivery { receivers: receivers.clone(), settings: webhooks });
-            Some(Plan { daily: Daily::new(&daily_diff, environment)?, retained, delivery })
+            let mirror = Mirror::new(&stores.settings.mirror, &daily_diff, &environment)?;
+            let daily = Daily::new(&daily_diff, environment)?;
+            Some(Plan { daily, mirror, retained, delivery })
         }
     };
     let db = connect(&stores, Missing::Create).await?;

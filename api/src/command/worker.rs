@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::{WorkerArguments, connect, open};
 use crate::background::daily_diff::Daily;
+use crate::background::mirror::Mirror;
 use crate::background::watch::Watch;
 use crate::background::webhooks::Delivery;
 use crate::background::worker::{self, Plan, Signals};
@@ -36,8 +37,11 @@ pub async fn work(arguments: WorkerArguments, environment: Vec<(String, OsString
     let traces = Traces::new(&arguments.traces, cleartext, "laurel-worker")?;
     arguments.stores.log.start_beside("info", traces.as_ref().map(Traces::layer))?;
     let receivers = Receivers::new(&arguments.webhooks, cleartext)?;
+    let lake = &arguments.stores.settings.mirror;
+    let mirror = Mirror::new(lake, &arguments.daily_diff, &environment)?;
     let plan = Plan {
         daily: Daily::new(&arguments.daily_diff, environment)?,
+        mirror,
         retained: arguments.retention,
         delivery: Some(Delivery { receivers, settings: arguments.webhooks }),
     };

@@ -29,6 +29,8 @@ pub enum JobKind {
     Diff,
     /// Moves old events to files.
     Archive,
+    /// Copies events to files on an object store.
+    Mirror,
     /// Rolls windows to the present.
     Roll,
     /// Moves past periods from Redis to SQL.
@@ -65,6 +67,7 @@ impl JobKind {
             Self::Restore => row::RESTORE,
             Self::Diff => row::DIFF,
             Self::Archive => row::ARCHIVE,
+            Self::Mirror => row::MIRROR,
             Self::Roll => row::ROLL,
             Self::Seal => row::SEAL,
             Self::Import => row::IMPORT,

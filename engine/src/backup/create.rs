@@ -145,7 +145,7 @@ async fn read(
     }
     let archive = archive_of(view).await?;
     let mut tables = vec![];
-    for name in migration::tables().iter().filter(|name| *name != LEFT_OUT) {
+    for name in migration::tables().iter().filter(|name| !LEFT_OUT.contains(&name.as_str())) {
         let path = partial.join(TABLES).join(format!("{name}.ndjson.gz"));
         let written = table::write(view, name, &path).await?;
         progress(format!("{name}: {} rows", written.rows));

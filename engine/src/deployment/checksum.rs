@@ -20,7 +20,7 @@ pub struct Sum {
 }
 
 /// The SHA-256 of some bytes, in hexadecimal digits.
-pub(crate) fn sha256_of(bytes: &[u8]) -> String {
+pub fn sha256_of(bytes: &[u8]) -> String {
     to_hex(digest(&SHA256, bytes).as_ref())
 }
 

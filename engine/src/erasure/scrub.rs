@@ -24,6 +24,8 @@ use tokio::time::Instant;
 
 use crate::deployment::Deployment;
 use crate::failpoint;
+use crate::history::archive::erasing::is_in_the_way;
+use crate::history::mirror;
 use crate::merge::tell_members;
 use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};
@@ -59,6 +61,16 @@ type Seen = BTreeMap<PartitionNo, Vec<(i64, String)>>;
 pub(super) async fn has_quarantined(db: &impl ConnectionTrait, member: &str) -> Result<bool> {
     let of_member = quarantine::Entity::find().filter(quarantine::Column::Member.eq(member));
     Ok(of_member.one(db).await?.is_some())
+}
+
+/// True if files of the archive or of the lake may have events of the member.
+pub(super) async fn waits_for_files(
+    db: &impl ConnectionTrait,
+    row: &Model,
+    member: &MemberId,
+) -> Result<bool> {
+    Ok(is_in_the_way(db, member.as_str()).await?
+        || mirror::is_in_the_way(db, row, member.as_str()).await?)
 }
 
 /// Deletes the member's events on all boards, in steps. Their commits keep the leaves, and count

@@ -17,6 +17,7 @@ use sea_orm::{ActiveValue::Set, DatabaseConnection, EntityTrait, TryInsertResult
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
+use super::mirror::MirrorSettings;
 use super::sql::{PoolSettings, SqlSettings};
 use crate::deployment::Deployment;
 use crate::deployment::identity::Reached;
@@ -100,6 +101,9 @@ pub struct Settings {
     /// By default checkpoint.key in the data directory.
     #[arg(long, env = "LAUREL_CHECKPOINT_KEY_FILE", value_name = "FILE")]
     pub checkpoint_key_file: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "a doc comment here would replace the help of the command")]
+    pub mirror: MirrorSettings,
 }
 
 impl Settings {
@@ -212,6 +216,7 @@ impl Settings {
             clock: Clock::default(),
             archive_dir: self.archive_place(),
             archive_copy_dir: self.archive_copy_dir.clone(),
+            mirror: self.mirror.clone(),
             checkpoint_key: (self.checkpoint_key_file.clone())
                 .unwrap_or_else(|| self.sql.data_dir.join("checkpoint.key")),
             watch: Arc::new(Watch::new(self.redis_allow_volatile)),

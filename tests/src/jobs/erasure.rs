@@ -85,3 +85,14 @@ pub async fn erase_with(
     }
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
+
+/// Erases a member by the command, with further variables.
+pub async fn erase_at(
+    deployment: &Arc<Deployment>,
+    member: &str,
+    variables: &[(&'static str, String)],
+) -> Output {
+    let mut command = deployment.api(&["erase", "member", "--yes", member]);
+    command.envs(variables.iter().cloned());
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}

@@ -18,6 +18,10 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// The time that a store has to finish a request whose answer is held back.
 const ANSWER_TIME: Duration = Duration::from_millis(50);
 
+/// The reply in the place of a lost one.
+const UNAVAILABLE: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
 /// The treatment of bytes and connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
@@ -38,6 +42,8 @@ pub enum Mode {
     LostReplies(u32),
     /// Each n-th reply is lost, and its connection reset.
     ResetReplies(u32),
+    /// Each n-th reply of an HTTP server is lost, and a 503 comes in its place.
+    Unavailable(u32),
 }
 
 /// The way a connection ends.
@@ -221,7 +227,10 @@ impl Connection<'_> {
                 trap.hold().await;
                 return Ending::Close;
             }
-            if let Some(ending) = self.shared.lost_reply() {
+            if let Some(ending) = self.shared.lost_reply(bytes) {
+                if matches!(*self.shared.mode.borrow(), Mode::Unavailable(_)) {
+                    let _ = self.write(&mut to, UNAVAILABLE).await;
+                }
                 return ending;
             }
             if self.write(&mut to, bytes).await.is_err() {
@@ -274,9 +283,11 @@ impl Shared {
     }
 
     /// The end of a connection whose reply is to be lost.
-    fn lost_reply(&self) -> Option<Ending> {
+    fn lost_reply(&self, bytes: &[u8]) -> Option<Ending> {
         let (every, ending) = match *self.mode.borrow() {
-            Mode::LostReplies(every) => (every, Ending::Close),
+            // Not within a reply.
+            Mode::Unavailable(_) if !bytes.starts_with(b"HTTP/") => return None,
+            Mode::LostReplies(every) | Mode::Unavailable(every) => (every, Ending::Close),
             Mode::ResetReplies(every) => (every, Ending::Reset),
             _ => return None,
         };
