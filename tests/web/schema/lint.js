@@ -35,7 +35,7 @@ const RULES = {
         // A cache keeps these with the object that they belong to.
         suffixes: ['Connection', 'Edge', 'Payload'],
         // Values, of which a later one replaces the one before, and parts of a payload. A client is one viewer at a time.
-        types: ['Attempts', 'Entrants', 'FairPlay', 'MemberAttribute', 'MemberBan', 'PageInfo', 'ScoreBucket', 'ScoreFormat', 'Season', 'EntryChange', 'PreviousEntry', 'QuarantineError', 'QuarantineResult', 'SubmitError', 'SubmitResult', 'Viewer'],
+        types: ['Attempts', 'Entrants', 'FairPlay', 'MemberAttribute', 'MemberBan', 'PageInfo', 'ScoreBucket', 'ScoreFormat', 'Season', 'EntryChange', 'PreviousEntry', 'QuarantineError', 'QuarantineResult', 'SubmitError', 'SubmitResult', 'Viewer', 'WebhookCircle'],
       },
     },
   ],
