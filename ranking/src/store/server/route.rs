@@ -213,15 +213,12 @@ impl Store {
     }
 
     async fn send(&self, part: &mut Part, pipe: &Pipeline) -> redis::RedisResult<Vec<Value>> {
-        let answer: redis::RedisResult<Vec<Value>> = match &part.commands {
-            None if !part.is_asked => part.link.query_in_turn(pipe).await,
-            _ => {
-                let own = part.pipe(pipe);
-                match part.is_asked {
-                    true => part.link.query(&own).await,
-                    false => part.link.query_in_turn(&own).await,
-                }
-            }
+        let answer: redis::RedisResult<Vec<Value>> = if part.is_asked || pipe.is_transaction() {
+            part.link.query(&part.pipe(pipe)).await
+        } else if part.commands.is_none() {
+            part.link.query_in_turn(pipe).await
+        } else {
+            part.link.query_in_turn(&part.pipe(pipe)).await
         };
         if let Err(error) = &answer {
             let is_lost = error.is_io_error() || error.is_unrecoverable_error();
@@ -234,7 +231,7 @@ impl Store {
             }
         }
         let mut values = answer?;
-        if part.is_asked && pipe.is_transaction() {
+        if pipe.is_transaction() {
             values = redis::from_redis_value(values.pop().unwrap_or(Value::Nil))?;
         }
         Ok(values)
@@ -304,6 +301,8 @@ impl Part {
     }
 
     /// The part as a pipeline, with `ASKING` before each command if its server was named by `ASK`.
+    /// A transaction has `MULTI` and `EXEC` as commands, so that their errors are passed on: Redis
+    /// redirects its commands, and Valkey 9 its `EXEC`.
     fn pipe(&self, pipe: &Pipeline) -> Pipeline {
         let commands: Vec<&Cmd> = pipe.cmd_iter().collect();
         let mut part = redis::pipe();
