@@ -168,11 +168,19 @@ pub async fn counts_since(
 
 /// The last job over all boards of a kind that has ended.
 pub async fn last_ended(db: &impl ConnectionTrait, kind: &str) -> Result<Option<Model>, DbErr> {
+    ended(kind).one(db).await
+}
+
+/// The last job over all boards of a kind that has ended well.
+pub async fn last_done(db: &impl ConnectionTrait, kind: &str) -> Result<Option<Model>, DbErr> {
+    ended(kind).filter(Column::State.eq(State::Done)).one(db).await
+}
+
+/// The jobs over all boards of a kind that have ended, the last one first.
+fn ended(kind: &str) -> Select<Entity> {
     Entity::find()
         .filter(Column::FinishedAtMs.is_not_null())
         .filter(Column::Kind.eq(kind))
         .filter(Column::BoardNo.is_null())
         .order_by_desc(Column::Id)
-        .one(db)
-        .await
 }

@@ -59,6 +59,7 @@ pub(crate) struct Stores {
     checked: Gauge,
     last_run_at: Instants,
     last_clean_at: Instants,
+    mirrored_at: Instants,
 }
 
 impl Stores {
@@ -128,6 +129,11 @@ impl Stores {
                 "integrity_last_clean_timestamp_seconds",
                 "End of the last diff of all boards that found no difference; 0 for never",
             ),
+            mirrored_at: registered(
+                registry,
+                "mirror_timestamp_seconds",
+                "When the last run of the mirror began that ended well; 0 for never",
+            ),
         }
     }
 
@@ -161,6 +167,9 @@ impl Stores {
         let db = &deployment.reads;
         self.ask_jobs(db, deployment.clock.now_ms() - JOBS_MS).await?;
         self.ask_integrity(db).await?;
+        let mirrored = job::last_done(db, job::MIRROR).await?;
+        let began_ms = mirrored.map_or(0, |job| job.started_at_ms);
+        self.mirrored_at.set(began_ms as f64 / 1000.0);
         self.ask_dead_letters(db).await?;
         let cursors = log_cursor::all(db).await?;
         let seq = |row: log_cursor::Model| (row.partition, row.seq.unsigned_abs());

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{check, differences, files, mirror, mirrored, play, rows, start, url};
 use tests::api::Api;
+use tests::api::metrics::metrics_of;
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::run;
@@ -179,6 +180,12 @@ async fn the_background_work_mirrors() {
         .await
         .unwrap();
         (mirrored(&deployment).await == 1).then_some(())
+    })
+    .await;
+    let began = "SELECT max(started_at_ms) FROM job WHERE kind = 'MIRROR' AND state = 'DONE'";
+    until("the metric says when", async || {
+        let told = metrics_of(&api).await["laurel_mirror_timestamp_seconds"];
+        ((told * 1000.0).round() as i64 == deployment.number(began).await).then_some(())
     })
     .await;
     db.close().await.unwrap();
