@@ -24,6 +24,8 @@ pub mod webhook;
 use async_graphql::connection::EmptyFields;
 use async_graphql::{SDLExportOptions, Schema, SchemaBuilder, ValidationMode};
 
+use engine::settings::Introspection;
+
 use crate::app::SharedApp;
 use audit::AuditEntry;
 use board::Board;
@@ -76,9 +78,16 @@ pub struct Schemas {
 }
 
 impl Schemas {
-    /// The schemas of an application.
-    pub fn new(app: &SharedApp) -> Self {
-        let of = |mode| builder().validation_mode(mode).data(app.clone()).finish();
+    /// The schemas of an application. Where not every client may ask for the schema, no error
+    /// suggests a name of it.
+    pub fn new(app: &SharedApp, introspection: Introspection) -> Self {
+        let of = |mode| {
+            let schema = builder().validation_mode(mode).data(app.clone());
+            match introspection {
+                Introspection::All => schema.finish(),
+                Introspection::Tokens | Introspection::Off => schema.disable_suggestions().finish(),
+            }
+        };
         Self { checking: of(ValidationMode::Strict), trusting: of(ValidationMode::Fast) }
     }
 }

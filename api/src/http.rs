@@ -20,6 +20,7 @@ pub(crate) mod rates;
 pub(crate) mod request_id;
 pub(crate) mod response;
 pub(crate) mod serving;
+mod shares;
 mod slow;
 pub(crate) mod socket;
 pub mod sockets;
@@ -38,7 +39,6 @@ use engine::settings::connections::Origins;
 use engine::settings::{
     CacheSettings, ConnectionSettings, LiveSettings, RateSettings, RequestLimits, Switch,
 };
-use tokio::sync::Semaphore;
 
 use crate::app::SharedApp;
 use crate::error::Error;
@@ -50,11 +50,12 @@ use execution::{Method, Received, execute};
 use feeds::Feeds;
 use pages::front::Front;
 use persisted::PersistedQueries;
-use rates::Rates;
+use rates::{Client, Rates};
 use response::{MediaType, refuse};
 use serving::address::ClientAddress;
 use serving::body::{BodyLimits, read_body};
 use serving::{Routes, operations};
+use shares::SharedMemory;
 use sockets::{Most, Sockets};
 use turns::Turns;
 
@@ -79,8 +80,8 @@ pub(crate) struct Shared {
     rates: Rates,
     bodies: BodyLimits,
     answer_bytes_max: usize,
-    /// The KiB that are left of the memory for long answers.
-    answers_memory: Arc<Semaphore>,
+    /// The memory for long answers.
+    answers_memory: Arc<SharedMemory<Client>>,
     query_timeout: Duration,
     /// How long a request takes that is logged.
     slow: Option<Duration>,
@@ -144,7 +145,7 @@ pub fn routes(
         rates: Rates::new(rates, limits.cost_max),
         bodies: BodyLimits::new(limits.body_bytes_max as usize, connections),
         answer_bytes_max: limits.answer_bytes_max as usize,
-        answers_memory: Arc::new(Semaphore::new((limits.answers_bytes >> 10) as usize)),
+        answers_memory: SharedMemory::new(limits.answers_bytes),
         query_timeout: Duration::from_millis(limits.query_timeout_ms.into()),
         slow: (limits.slow_request_ms > 0)
             .then(|| Duration::from_millis(limits.slow_request_ms.into())),
@@ -209,7 +210,7 @@ async fn query_by_post(
         let error = Error::bad_input("invalid Content-Type: expected application/json, in UTF-8");
         return refuse(media_type, StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
     }
-    let body = match read_body(request, &service.bodies).await {
+    let body = match read_body(request, ClientAddress(address), &service.bodies).await {
         Ok(body) => body,
         Err(unread) => return unread.answer(media_type),
     };

@@ -11,6 +11,7 @@ mod histories;
 mod honest;
 mod introspection;
 mod late_events;
+mod memory;
 mod random_documents;
 mod stop;
 mod subscriptions;

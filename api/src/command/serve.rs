@@ -12,7 +12,7 @@ use engine::audit::of_command;
 use engine::deployment::{Deployment, files};
 use engine::process::{StopSignals, open_many_files};
 use engine::settings::stores::Missing;
-use engine::settings::{ConnectionSettings, ServeSettings};
+use engine::settings::{ConnectionSettings, RequestLimits, ServeSettings, Switch};
 use entity::access_token;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
@@ -147,8 +147,8 @@ async fn start(arguments: ServeArguments, environment: Vec<(String, OsString)>) 
         );
     }
     let app = Arc::new(app);
-    let addresses = Addresses::of(&listeners, connections.tls_cert.is_some())?;
-    let schemas = graphql::Schemas::new(&app);
+    let addresses = Addresses::of(&listeners, connections.tls_cert.is_some(), &limits)?;
+    let schemas = graphql::Schemas::new(&app, limits.introspection);
     let of_live = (live, most);
     let routes =
         http::routes(app.clone(), schemas, &caches, &connections, &limits, &rates, of_live);
@@ -218,24 +218,34 @@ async fn drain(app: SharedApp) {
 /// The addresses that the start prints.
 struct Addresses {
     main: String,
+    /// The pages that the server has at `main`, by their names.
+    pages: Vec<(&'static str, &'static str)>,
     operations: String,
 }
 
 impl Addresses {
-    fn of(listeners: &Listeners, is_tls: bool) -> Result<Self> {
+    fn of(listeners: &Listeners, is_tls: bool, limits: &RequestLimits) -> Result<Self> {
         let scheme = if is_tls { "https" } else { "http" };
         let main = format!("{scheme}://{}", listeners.main.local_addr()?);
         let operations = match &listeners.operations {
             Some(listener) => format!("http://{}", listener.local_addr()?),
             None => main.clone(),
         };
-        Ok(Self { main, operations })
+        let pages = [
+            (limits.graphiql, ("GraphiQL", "/graphiql")),
+            (limits.admin_page, ("office", "/admin")),
+        ];
+        let pages = pages.into_iter().filter(|(switch, _)| *switch == Switch::On);
+        let pages = pages.map(|(_, page)| page).collect();
+        Ok(Self { main, pages, operations })
     }
 
     /// Prints them. If there is no token yet, makes an admin token; and prints it on a terminal,
     /// but else writes it to a file of this user alone, as the output may go to a journal.
     async fn announce(&self, deployment: &Deployment, data_dir: &Path) -> Result<()> {
-        let Self { main, operations } = self;
+        let Self { main, pages, operations } = self;
+        let lines = pages.iter().map(|(name, path)| format!("  {name:<9} {main}{path}\n"));
+        let pages: String = lines.collect();
         let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
         let how = if access_token::count(db).await? > 0 {
             // By its path, if it was started by one: it may not be on the user's.
@@ -258,9 +268,7 @@ impl Addresses {
         let text = format!(
             "Laurel is on {main}
   GraphQL   {main}/graphql
-  GraphiQL  {main}/graphiql
-  office    {main}/admin
-  health    {operations}/healthz  {operations}/readyz
+{pages}  health    {operations}/healthz  {operations}/readyz
   metrics   {operations}/metrics
   {how}
 "

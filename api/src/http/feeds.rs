@@ -21,7 +21,7 @@ use super::answers::AnswerKey;
 use super::operation::{Operation, Update, one};
 use super::rates::{Client, RetryAfter};
 use super::response::server_error;
-use super::sockets::Memory;
+use super::shares::Part;
 use crate::access::Principal;
 use crate::access::scope::Scope;
 use crate::error::ErrorCode;
@@ -75,7 +75,7 @@ struct Subscribed {
     updates: watch::Receiver<Option<Arc<Update>>>,
     client: Client,
     is_over: bool,
-    _memory: Memory,
+    _memory: Part<Client>,
 }
 
 impl Feeds {

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use super::request_id::REQUEST_ID;
+use super::response::preference::Preference;
 use axum::Router;
 use axum::http::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-    ETAG, HOST, ORIGIN, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, ORIGIN, REFERRER_POLICY, RETRY_AFTER,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use engine::settings::connections::{Hosts, Origins};
@@ -85,6 +87,19 @@ fn is_origin_of(origin: &str, host: &str) -> bool {
     without("https://", ":443").or_else(|| without("http://", ":80")).unwrap_or(false)
 }
 
+/// Takes from a client the wish not to get an answer as it is: the compressor would refuse that
+/// with 406, once the request was carried out. Such a client gets gzip if it accepts it.
+pub fn accept_identity(headers: &mut HeaderMap) {
+    let Some(codings) = Preference::of(headers, ACCEPT_ENCODING) else { return };
+    if !codings.refuses(&["identity", "*"]) {
+        return;
+    }
+    match codings.welcomes("gzip") {
+        Some(_) => headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip")),
+        None => headers.remove(ACCEPT_ENCODING),
+    };
+}
+
 /// Adds the headers that guard every answer, unless it has its own.
 pub fn guard(headers: &mut HeaderMap) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -138,6 +153,25 @@ mod tests {
             let mut answer = headers(answer);
             guard(&mut answer);
             assert_eq!(answer[ETAG], tag);
+        }
+    }
+
+    #[test]
+    fn no_coding_makes_an_answer_unacceptable() {
+        for (wish, left) in [
+            ("identity;q=0", None),
+            ("*;q=0", None),
+            ("*;q=0, br", None),
+            ("identity;q=0, gzip;q=0, gzip;q=0.0", None),
+            ("identity;q=0, gzip", Some("gzip")),
+            ("*;q=0, gzip;q=0.1", Some("gzip")),
+            ("gzip, identity;q=0.1", Some("gzip, identity;q=0.1")),
+            ("gzip;q=0", Some("gzip;q=0")),
+        ] {
+            let mut asked = headers(&[(ACCEPT_ENCODING, wish)]);
+            accept_identity(&mut asked);
+            let left_over = asked.get(ACCEPT_ENCODING).map(|value| value.to_str().unwrap());
+            assert_eq!(left_over, left, "{wish}");
         }
     }
 

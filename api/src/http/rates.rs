@@ -62,6 +62,8 @@ pub struct Rates {
 
 /// The buckets of one client.
 pub struct Account {
+    /// The client.
+    pub client: Client,
     /// `None` if the rate is not limited, as of `writes`.
     reads: Option<Bucket>,
     writes: Option<Bucket>,
@@ -143,6 +145,7 @@ impl Rates {
         self.accounts.get_with_by_ref(client, || {
             let is_known = matches!(client, Client::Token(_));
             Arc::new(Account {
+                client: client.clone(),
                 reads: Bucket::new(self.reads),
                 writes: Bucket::new(self.writes),
                 spending: Spending::new(self.reads.0).filter(|_| !is_known),

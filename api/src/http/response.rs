@@ -14,9 +14,10 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 
 use super::held::holding;
+use super::rates::Client;
+use super::shares::SharedMemory;
 use crate::error::{Error, ErrorCode};
 use crate::metrics::METRICS;
 use crate::traces::request::ErrorCodes;
@@ -134,6 +135,18 @@ pub struct Answer {
     codes: Option<ErrorCodes>,
 }
 
+/// The room for an answer.
+pub struct Room<'a> {
+    /// The most bytes.
+    pub bytes_max: usize,
+    /// The memory for all long answers.
+    pub memory: &'a Arc<SharedMemory<Client>>,
+    /// The client that asked.
+    pub client: &'a Client,
+    /// True for the answer to a mutation.
+    pub is_of_mutation: bool,
+}
+
 /// The facts for caches about an answer.
 #[derive(Debug, Clone)]
 struct ForAll {
@@ -144,10 +157,11 @@ struct ForAll {
 }
 
 impl Answer {
-    /// Serializes a response of at most so many bytes; a longer one becomes an error.
+    /// Serializes a response. A long one holds a part of the memory until it is sent and forgotten.
     ///
-    /// A long one holds its part of `memory`, in KiB, until it is sent and forgotten.
-    pub fn new(mut response: Response, bytes_max: usize, memory: &Arc<Semaphore>) -> Self {
+    /// One that is too long, or finds no memory, becomes an error. That of a mutation says that the
+    /// outcome is unknown, as the changes are made.
+    pub fn new(mut response: Response, room: &Room<'_>) -> Self {
         let began = response.data != Value::Null
             || response.is_ok()
             || response.errors.iter().any(|error| !error.path.is_empty());
@@ -157,14 +171,20 @@ impl Answer {
         finish(&mut response.errors);
         let codes = codes_of(&response.errors);
         // A serde_json value in between would sort the fields by name again.
-        let mut body = Bounded { bytes: vec![], bytes_max };
+        let mut body = Bounded { bytes: vec![], bytes_max: room.bytes_max };
         if serde_json::to_writer(&mut body, &response).is_err() {
-            let message =
-                format!("the answer is longer than {bytes_max} bytes: ask for less at once");
+            let problem = format!("the answer is longer than {} bytes", room.bytes_max);
+            if room.is_of_mutation {
+                return Self::unknown(&problem);
+            }
+            let message = format!("{problem}: ask for less at once");
             let error = server_error(Error::new(ErrorCode::LimitExceeded, message));
             return Self::without_data(vec![error]);
         }
-        let Some(body) = remembered(body.bytes, memory) else {
+        let Some(body) = room.remember(body.bytes) else {
+            if room.is_of_mutation {
+                return Self::unknown("too many long answers are being sent");
+            }
             return Self::busy(&Error::new(ErrorCode::Unavailable, ANSWERS_BUSY));
         };
         let hints = response.cache_control;
@@ -177,6 +197,18 @@ impl Answer {
     /// The answer to a request that the server has no room for.
     pub fn busy(error: &Error) -> Self {
         Self { is_busy: true, ..Self::without_data(vec![server_error(error.clone())]) }
+    }
+
+    /// The answer to a mutation that was executed and whose own answer cannot be sent.
+    fn unknown(problem: &str) -> Self {
+        let message = format!(
+            "{problem}, so it is not said whether the changes were made: ask for fewer fields, with the same event ids"
+        );
+        let mut errors = vec![server_error(Error::new(ErrorCode::Timeout, message))];
+        finish(&mut errors);
+        let codes = codes_of(&errors);
+        let body = serde_json::json!({ "data": null, "errors": errors }).to_string().into();
+        Self { body, began: true, is_busy: false, for_all: None, codes }
     }
 
     /// The answer to a request that was not executed.
@@ -264,14 +296,16 @@ fn without_data(errors: &mut Vec<ServerError>) -> String {
     serde_json::json!({ "errors": errors }).to_string()
 }
 
-/// An answer with its part of the memory; `None` if there is not as much left.
-fn remembered(bytes: Vec<u8>, memory: &Arc<Semaphore>) -> Option<Bytes> {
-    if bytes.len() <= FREE_BYTES {
-        return Some(bytes.into());
+impl Room<'_> {
+    /// An answer with its part of the memory; `None` if the client would hold more than it leaves
+    /// free.
+    fn remember(&self, bytes: Vec<u8>) -> Option<Bytes> {
+        if bytes.len() <= FREE_BYTES {
+            return Some(bytes.into());
+        }
+        let part = self.memory.take(self.client, bytes.len() as u64)?;
+        Some(holding(bytes, part))
     }
-    let kib = u32::try_from(bytes.len() >> 10).unwrap_or(u32::MAX);
-    let part = memory.clone().try_acquire_many_owned(kib).ok()?;
-    Some(holding(bytes, part))
 }
 
 /// Bytes up to a number; writing more fails.

@@ -1,20 +1,18 @@
 //! The places for sockets, and the memory for their subscriptions: each address has so many places,
 //! and each client may hold as much of the memory as it leaves free.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::rates::Client;
 use super::serving::address::ClientAddress;
+use super::shares::{Part, SharedMemory, Shares};
 use crate::error::{Error, ErrorCode, Result};
 use crate::metrics::METRICS;
 
 /// The places and the memory of all sockets.
 pub struct Sockets {
     most: Most,
-    bytes_max: u64,
+    memory: Arc<SharedMemory<Client>>,
     taken: Mutex<Taken>,
 }
 
@@ -36,13 +34,6 @@ pub struct Most {
 struct Taken {
     sockets: Shares<ClientAddress>,
     streams: Shares<ClientAddress>,
-    bytes: Shares<Client>,
-}
-
-/// A number in all, and the part of each holder.
-struct Shares<K> {
-    all: u64,
-    by_holder: HashMap<K, u64>,
 }
 
 /// The place of a socket, free again when this is dropped.
@@ -52,45 +43,11 @@ pub struct Place {
     is_stream: bool,
 }
 
-/// The memory of a subscription, free again when this is dropped.
-pub struct Memory {
-    sockets: Arc<Sockets>,
-    client: Client,
-    bytes: u64,
-}
-
-impl<K> Default for Shares<K> {
-    fn default() -> Self {
-        Self { all: 0, by_holder: HashMap::new() }
-    }
-}
-
-impl<K: Eq + Hash + Clone> Shares<K> {
-    fn of(&self, holder: &K) -> u64 {
-        self.by_holder.get(holder).copied().unwrap_or(0)
-    }
-
-    fn add(&mut self, holder: &K, count: u64) {
-        self.all += count;
-        *self.by_holder.entry(holder.clone()).or_default() += count;
-    }
-
-    /// Takes from what a holder has, and forgets one that has none left.
-    fn remove(&mut self, holder: &K, count: u64) {
-        self.all = self.all.saturating_sub(count);
-        if let Entry::Occupied(mut held) = self.by_holder.entry(holder.clone()) {
-            *held.get_mut() = held.get().saturating_sub(count);
-            if *held.get() == 0 {
-                held.remove();
-            }
-        }
-    }
-}
-
 impl Sockets {
     /// So many places, and so many bytes for subscriptions.
     pub fn new(most: Most, bytes_max: u64) -> Arc<Self> {
-        Arc::new(Self { most, bytes_max, taken: Mutex::default() })
+        let memory = SharedMemory::new(bytes_max);
+        Arc::new(Self { most, memory, taken: Mutex::default() })
     }
 
     /// Takes a place for a WebSocket of an address.
@@ -138,15 +95,11 @@ impl Sockets {
     ///
     /// # Errors
     /// `UNAVAILABLE` if the client would hold more than it leaves free.
-    pub fn hold(self: &Arc<Self>, client: &Client, bytes: u64) -> Result<Memory> {
-        let mut taken = self.lock();
-        let free = self.bytes_max.checked_sub(taken.bytes.all.saturating_add(bytes));
-        if free.is_none_or(|free| taken.bytes.of(client) + bytes > free) {
+    pub fn hold(&self, client: &Client, bytes: u64) -> Result<Part<Client>> {
+        self.memory.take(client, bytes).ok_or_else(|| {
             let message = "there is no memory for this subscription; end others, or try later";
-            return Err(Error::new(ErrorCode::Unavailable, message));
-        }
-        taken.bytes.add(client, bytes);
-        Ok(Memory { sockets: self.clone(), client: client.clone(), bytes })
+            Error::new(ErrorCode::Unavailable, message)
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -161,12 +114,6 @@ impl Drop for Place {
         if self.is_stream {
             taken.streams.remove(&self.address, 1);
         }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        self.sockets.lock().bytes.remove(&self.client, self.bytes);
     }
 }
 
@@ -208,19 +155,6 @@ mod tests {
         assert_eq!(code(3), Err(ErrorCode::Unavailable));
         drop(first);
         assert_eq!(code(1), Ok(()));
-        assert_eq!(sockets.lock().sockets.by_holder.len(), 2);
-    }
-
-    #[test]
-    fn a_client_holds_as_much_memory_as_it_leaves_free() {
-        let sockets = Sockets::new(most(0, 0), 100);
-        let client = |last: u8| Client::at(IpAddr::from([192, 0, 2, last]));
-        let half = sockets.hold(&client(1), 50).unwrap();
-        assert!(sockets.hold(&client(1), 1).is_err());
-        let quarter = sockets.hold(&client(2), 25).unwrap();
-        assert!(sockets.hold(&client(2), 1).is_err());
-        drop((half, quarter));
-        assert!(sockets.hold(&client(2), 101).is_err());
-        assert!(sockets.lock().bytes.by_holder.is_empty());
+        assert_eq!(sockets.lock().sockets.holders(), 2);
     }
 }

@@ -54,12 +54,17 @@ pub(crate) struct Stores {
     stuck_by: Family<Label, Gauge>,
     jobs: Family<[(&'static str, &'static str); 2], Gauge>,
     dead_letters: Family<Label, Gauge>,
+    diffs: Diffs,
+    mirrored_at: Instants,
+}
+
+/// The gauges of the diffs of all boards.
+struct Diffs {
     last_run: Family<Label, Gauge>,
     findings: Gauge,
     checked: Gauge,
     last_run_at: Instants,
     last_clean_at: Instants,
-    mirrored_at: Instants,
 }
 
 impl Stores {
@@ -104,31 +109,7 @@ impl Stores {
                 "Jobs that are running, and those that ended in the last 24 hours",
             ),
             dead_letters: registered(registry, "dead_letters", "Events that SQL refused, by state"),
-            last_run: registered(
-                registry,
-                "integrity_last_run",
-                "Outcome of the last diff of all boards: 1 for that outcome",
-            ),
-            findings: registered(
-                registry,
-                "integrity_findings",
-                "Differences that the last diff of all boards found and did not repair",
-            ),
-            checked: registered(
-                registry,
-                "integrity_checked",
-                "Entries that the last diff of all boards compared",
-            ),
-            last_run_at: registered(
-                registry,
-                "integrity_last_run_timestamp_seconds",
-                "End of the last diff of all boards; 0 for never",
-            ),
-            last_clean_at: registered(
-                registry,
-                "integrity_last_clean_timestamp_seconds",
-                "End of the last diff of all boards that found no difference; 0 for never",
-            ),
+            diffs: Diffs::new(registry),
             mirrored_at: registered(
                 registry,
                 "mirror_timestamp_seconds",
@@ -166,7 +147,7 @@ impl Stores {
         }
         let db = &deployment.reads;
         self.ask_jobs(db, deployment.clock.now_ms() - JOBS_MS).await?;
-        self.ask_integrity(db).await?;
+        self.diffs.ask(db).await?;
         let mirrored = job::last_done(db, job::MIRROR).await?;
         let began_ms = mirrored.map_or(0, |job| job.started_at_ms);
         self.mirrored_at.set(began_ms as f64 / 1000.0);
@@ -189,33 +170,6 @@ impl Stores {
                 let labels = [("kind", name), ("state", label)];
                 self.jobs.get_or_create_owned(&labels).set(of_kind.sum());
             }
-        }
-        Ok(())
-    }
-
-    async fn ask_integrity(&self, db: &DatabaseConnection) -> Result<()> {
-        let last = integrity_run::last(db).await?;
-        let clean = integrity_run::last_clean(db).await?;
-        let failed = job::last_ended(db, job::DIFF).await?.filter(|job| job.state == State::Failed);
-        let outcome = match (&last, failed) {
-            (_, Some(_)) => "failed",
-            (None, None) => "none",
-            (Some(run), None) if run.found == 0 => "clean",
-            (Some(_), None) => "differences",
-        };
-        for name in ["clean", "differences", "failed", "none"] {
-            let gauge = self.last_run.get_or_create_owned(&[("outcome", name)]);
-            gauge.set(i64::from(name == outcome));
-        }
-        let seconds = |run: &Option<integrity_run::Model>| {
-            let at_ms = run.as_ref().and_then(|run| run.finished_at_ms);
-            at_ms.unwrap_or_default() as f64 / 1000.0
-        };
-        self.last_run_at.set(seconds(&last));
-        self.last_clean_at.set(seconds(&clean));
-        if let Some(run) = last {
-            self.findings.set(run.found - run.repaired);
-            self.checked.set(run.checked);
         }
         Ok(())
     }
@@ -280,5 +234,64 @@ impl Stores {
                 lag.set(gauge(seq.saturating_sub(*cursor)));
             }
         }
+    }
+}
+
+impl Diffs {
+    fn new(registry: &mut Registry) -> Self {
+        Self {
+            last_run: registered(
+                registry,
+                "integrity_last_run",
+                "Outcome of the last diff of all boards: 1 for that outcome",
+            ),
+            findings: registered(
+                registry,
+                "integrity_findings",
+                "Differences that the last diff of all boards found and did not repair",
+            ),
+            checked: registered(
+                registry,
+                "integrity_checked",
+                "Entries that the last diff of all boards compared",
+            ),
+            last_run_at: registered(
+                registry,
+                "integrity_last_run_timestamp_seconds",
+                "End of the last diff of all boards; 0 for never",
+            ),
+            last_clean_at: registered(
+                registry,
+                "integrity_last_clean_timestamp_seconds",
+                "End of the last diff of all boards that found no difference; 0 for never",
+            ),
+        }
+    }
+
+    async fn ask(&self, db: &DatabaseConnection) -> Result<()> {
+        let last = integrity_run::last(db).await?;
+        let clean = integrity_run::last_clean(db).await?;
+        let failed = job::last_ended(db, job::DIFF).await?.filter(|job| job.state == State::Failed);
+        let outcome = match (&last, failed) {
+            (_, Some(_)) => "failed",
+            (None, None) => "none",
+            (Some(run), None) if run.found == 0 => "clean",
+            (Some(_), None) => "differences",
+        };
+        for name in ["clean", "differences", "failed", "none"] {
+            let gauge = self.last_run.get_or_create_owned(&[("outcome", name)]);
+            gauge.set(i64::from(name == outcome));
+        }
+        let seconds = |run: &Option<integrity_run::Model>| {
+            let at_ms = run.as_ref().and_then(|run| run.finished_at_ms);
+            at_ms.unwrap_or_default() as f64 / 1000.0
+        };
+        self.last_run_at.set(seconds(&last));
+        self.last_clean_at.set(seconds(&clean));
+        if let Some(run) = last {
+            self.findings.set(run.found - run.repaired);
+            self.checked.set(run.checked);
+        }
+        Ok(())
     }
 }

@@ -41,7 +41,7 @@ const ADOPTION_TIMEOUT: Duration = Duration::from_secs(20);
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// The most partitions that a process loads at once.
-pub(crate) const LOADS_MAX: usize = 3;
+pub(crate) const LOADS_MAX: usize = 4;
 
 /// The longest time that a recovery waits for a turn to load its partition before it returns.
 const TURN_WAIT: Duration = Duration::from_millis(500);

@@ -51,7 +51,8 @@ pub struct ConnectionSettings {
         value_name = "BYTES"
     )]
     pub body_bytes_per_second: u64,
-    /// The memory for bodies that are arriving, in bytes. The first 16 KiB of a body do not count.
+    /// The memory for bodies that are arriving, in bytes. An address may hold as much of it as it
+    /// leaves free; the first 16 KiB of a body do not count.
     #[arg(long, env = "LAUREL_BODIES_BYTES", default_value_t = 32 << 20, value_name = "BYTES")]
     pub bodies_bytes: u64,
     /// The time that a connection may wait for its next request, in milliseconds, 100 to 3600000.

@@ -43,8 +43,8 @@ pub struct RequestLimits {
     /// The longest answer, in bytes.
     #[arg(long, env = "LAUREL_ANSWER_BYTES_MAX", default_value_t = 16 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64 << 10..=256 << 20))]
     pub answer_bytes_max: u32,
-    /// The memory for answers of more than 64 KiB that are kept or sent, in bytes. Further ones are
-    /// answered 503.
+    /// The memory for answers of more than 64 KiB that are kept or sent, in bytes. A client may
+    /// hold as much of it as it leaves free; further ones are answered 503.
     #[arg(long, env = "LAUREL_ANSWERS_BYTES", default_value_t = 32 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1 << 20..=64 << 30))]
     pub answers_bytes: u64,
     /// The most that one request may cost, in points. A point is about a microsecond of CPU.

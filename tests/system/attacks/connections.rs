@@ -162,7 +162,7 @@ async fn slow_requests_end_and_hold_little() {
 }
 
 /// A board of a long slug, which is in the ids of its entries.
-async fn long_board(server: &Attacked) -> String {
+pub async fn long_board(server: &Attacked) -> String {
     let slug = "l".repeat(64);
     server.api.create_board(json!({ "slug": slug })).await;
     boards::fill(server.api.deployment(), &slug).await;
@@ -170,7 +170,7 @@ async fn long_board(server: &Attacked) -> String {
 }
 
 /// One of many questions with an answer of 6 MB, more than the buffers of the system.
-fn long_answer(slug: &str, number: usize) -> Attack {
+pub fn long_answer(slug: &str, number: usize) -> Attack {
     let fields: String =
         (0..10).map(|number| format!("a{number}:top(first:1000){{nodes{{...ids}}}} ")).collect();
     let ids: String = (0..8).map(|number| format!("b{number}:id ")).collect();

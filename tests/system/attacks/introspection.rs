@@ -16,6 +16,7 @@ async fn circles_in_the_schema_are_refused_for_little() {
 async fn a_setting_says_who_may_ask_for_the_schema() {
     let schema = Attack::query("the schema", INTROSPECTION);
     let name = Attack::query("a type", "{ __type(name: \"Board\") { name } }");
+    let near = Attack::query("a name that is nearly right", "{ bord(slug: \"b\") { slug } }");
     let own = Attack::query("the name of an object's type", "{ __typename }").served();
     for (setting, with_token) in [("tokens", true), ("off", false)] {
         let settings = [&UNRATED[..], &[("LAUREL_INTROSPECTION", setting)]].concat();
@@ -26,5 +27,11 @@ async fn a_setting_says_who_may_ask_for_the_schema() {
             attacks.push(if with_token { attack.served() } else { attack });
         }
         server.withstands(&attacks).await;
+        let told = server.send(&near).await.unwrap();
+        assert!(
+            told.shown().contains("bord") && !told.shown().contains("board"),
+            "{}",
+            told.shown()
+        );
     }
 }

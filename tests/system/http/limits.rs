@@ -121,6 +121,13 @@ async fn http_that_is_not_graphql_is_refused_with_its_status() {
         let body: Value = answer.json().await.unwrap();
         assert_eq!(body["errors"][0]["extensions"]["code"], "BAD_USER_INPUT", "{broken}");
     }
+    // A request is not refused once it is carried out, as no coding of its answer would do.
+    for codings in ["*;q=0", "identity;q=0", "identity;q=0, gzip"] {
+        let request = client.post(&url).header("content-type", "application/json");
+        let request =
+            request.header("accept-encoding", codings).body("{\"query\":\"{__typename}\"}");
+        assert_eq!(request.send().await.unwrap().status(), StatusCode::OK, "{codings}");
+    }
     // A body that is announced and never sent is refused unread.
     let mut stream = TcpStream::connect(api.url().trim_start_matches("http://")).await.unwrap();
     let head = "POST /graphql HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\

@@ -28,7 +28,7 @@ use crate::http::check::Checked;
 use crate::http::check::cost::Cost;
 use crate::http::persisted::QueryHash;
 use crate::http::rates::Account;
-use crate::http::response::{Answer, MediaType, fields, refuse, reject, server_error};
+use crate::http::response::{Answer, MediaType, Room, fields, refuse, reject, server_error};
 use crate::http::slow::Timed;
 use crate::loader::Loaders;
 use crate::metrics::METRICS;
@@ -181,7 +181,13 @@ impl Asked {
                 };
                 response.extensions.insert("cost".to_owned(), Value::Object(cost));
             }
-            let answer = Answer::new(response, service.answer_bytes_max, &service.answers_memory);
+            let room = Room {
+                bytes_max: service.answer_bytes_max,
+                memory: &service.answers_memory,
+                client: &account.client,
+                is_of_mutation: checked.kind == OperationType::Mutation,
+            };
+            let answer = Answer::new(response, &room);
             charge.answer_points = answer.bytes() as u64 / BYTES_A_POINT;
             answer
         };

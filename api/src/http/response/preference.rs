@@ -46,6 +46,12 @@ impl Preference {
         let (precision, weight) = matching.max_by_key(|(precision, _)| *precision)?;
         (weight > 0.0).then_some(Welcome { weight, named: precision == 2 })
     }
+
+    /// True if the client refuses one of these values by its name.
+    pub fn refuses(&self, names: &[&str]) -> bool {
+        let mut items = self.items.iter();
+        items.any(|(item, weight)| *weight == 0.0 && names.contains(&item.as_str()))
+    }
 }
 
 fn item(text: &str) -> Option<(String, f32)> {

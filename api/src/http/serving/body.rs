@@ -1,7 +1,6 @@
 //! The body of a request, read within limits of size, time, rate and memory.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use axum::body::{BodyDataStream, Bytes, HttpBody};
@@ -13,9 +12,11 @@ use futures::StreamExt;
 use tokio::time::{Instant, timeout_at};
 
 use super::activity::{Activity, Phase};
+use super::address::ClientAddress;
 use crate::error::{Error, ErrorCode};
 use crate::http::held::holding;
 use crate::http::response::{MediaType, refuse};
+use crate::http::shares::SharedMemory;
 
 /// The part of a body that does not count against the memory of all bodies, in bytes: a crowd of
 /// long bodies cannot keep the short ones out.
@@ -33,18 +34,7 @@ pub struct BodyLimits {
     bytes_max: usize,
     timeout: Duration,
     bytes_per_second: u64,
-    memory: Arc<Memory>,
-}
-
-/// The memory for all bodies: the bytes that are left of it.
-#[derive(Debug)]
-struct Memory(AtomicU64);
-
-/// A part of that memory, given back when this is dropped.
-#[derive(Debug)]
-struct Reserved {
-    memory: Arc<Memory>,
-    bytes: u64,
+    memory: Arc<SharedMemory<ClientAddress>>,
 }
 
 /// Why a body was not read.
@@ -61,7 +51,7 @@ impl BodyLimits {
             bytes_max,
             timeout: settings.body_timeout(),
             bytes_per_second: settings.body_bytes_per_second,
-            memory: Arc::new(Memory(AtomicU64::new(settings.bodies_bytes))),
+            memory: SharedMemory::new(settings.bodies_bytes),
         }
     }
 
@@ -71,25 +61,6 @@ impl BodyLimits {
             .checked_div(self.bytes_per_second)
             .map_or(self.timeout, |ms| self.timeout / 2 + Duration::from_millis(ms));
         began + at_rate.min(self.timeout)
-    }
-}
-
-impl Reserved {
-    /// Takes more of the memory, if there is as much.
-    fn grow_to(&mut self, bytes: u64) -> bool {
-        let more = bytes.saturating_sub(self.bytes);
-        let taken =
-            self.memory.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(more)).is_ok();
-        if taken {
-            self.bytes += more;
-        }
-        taken
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        self.memory.0.fetch_add(self.bytes, Relaxed);
     }
 }
 
@@ -134,12 +105,17 @@ impl BodyError {
     }
 }
 
-/// Reads the whole body of a request. A body in one part is not copied; the memory of a longer one
+/// Reads the whole body of a request of an address, which may hold as much of the memory as it
+/// leaves free. A body in one part is not copied; the memory of a longer one
 /// is given back with its last clone.
 ///
 /// # Errors
 /// Why the body is refused.
-pub async fn read_body(request: Request, limits: &BodyLimits) -> Result<Bytes, BodyError> {
+pub async fn read_body(
+    request: Request,
+    address: ClientAddress,
+    limits: &BodyLimits,
+) -> Result<Bytes, BodyError> {
     if request.body().size_hint().lower() > limits.bytes_max as u64 {
         return Err(BodyError::too_large(limits));
     }
@@ -150,12 +126,16 @@ pub async fn read_body(request: Request, limits: &BodyLimits) -> Result<Bytes, B
         }
     };
     enter(Phase::Body);
-    let body = gather(request.into_body().into_data_stream(), limits).await;
+    let body = gather(request.into_body().into_data_stream(), address, limits).await;
     enter(Phase::Answer);
     body
 }
 
-async fn gather(mut parts: BodyDataStream, limits: &BodyLimits) -> Result<Bytes, BodyError> {
+async fn gather(
+    mut parts: BodyDataStream,
+    address: ClientAddress,
+    limits: &BodyLimits,
+) -> Result<Bytes, BodyError> {
     let began = Instant::now();
     let Some(first) = next(&mut parts, limits, began, 0).await? else {
         return Ok(Bytes::new());
@@ -166,7 +146,7 @@ async fn gather(mut parts: BodyDataStream, limits: &BodyLimits) -> Result<Bytes,
     let Some(mut part) = next(&mut parts, limits, began, first.len()).await? else {
         return Ok(first);
     };
-    let mut reserved = Reserved { memory: limits.memory.clone(), bytes: 0 };
+    let mut reserved = limits.memory.part(&address);
     // In blocks: bytes that grow would be there twice each time that they move, and a part keeps
     // all that was read together with it.
     let (mut blocks, mut length) = (vec![Vec::with_capacity(BLOCK_BYTES)], first.len());
@@ -233,7 +213,7 @@ mod tests {
             bytes_max: 100_000,
             timeout: Duration::from_millis(200),
             bytes_per_second: 1_000_000,
-            memory: Arc::new(Memory(AtomicU64::new(memory))),
+            memory: SharedMemory::new(memory),
         }
     }
 
@@ -242,8 +222,12 @@ mod tests {
         Request::new(Body::from_stream(stream::iter(parts)))
     }
 
+    fn address(last: u8) -> ClientAddress {
+        ClientAddress::of([192, 0, 2, last].into())
+    }
+
     async fn status(request: Request, limits: &BodyLimits) -> u16 {
-        match read_body(request, limits).await {
+        match read_body(request, address(1), limits).await {
             Ok(_) => 200,
             Err(unread) => unread.status.as_u16(),
         }
@@ -254,7 +238,7 @@ mod tests {
         let limits = limits(0);
         for (parts, whole) in [(vec![], ""), (vec!["a"], "a"), (vec!["a", "", "b", "c"], "abc")] {
             let parts = parts.iter().map(|part| part.as_bytes().to_vec()).collect();
-            assert_eq!(read_body(request(parts), &limits).await.unwrap(), whole);
+            assert_eq!(read_body(request(parts), address(1), &limits).await.unwrap(), whole);
         }
     }
 
@@ -265,17 +249,20 @@ mod tests {
         assert_eq!(status(request(vec![vec![0; 50_000]; 3]), &limits).await, 413);
         assert_eq!(status(Request::new(Body::from(vec![0; 100_001])), &limits).await, 413);
         assert_eq!(status(request(vec![vec![0; 50_000]; 2]), &limits).await, 200);
-        assert_eq!(limits.memory.0.load(Relaxed), 1 << 20);
+        assert!(limits.memory.take(&address(1), 1 << 19).is_some());
     }
 
     #[tokio::test]
-    async fn long_bodies_share_a_memory_and_short_ones_need_none() {
-        let limits = limits(20_000);
+    async fn an_address_sends_long_bodies_as_far_as_it_leaves_memory_free_and_short_ones_always() {
+        let limits = limits(40_000);
         let long = || request(vec![vec![0; 15_000]; 2]);
-        let held = read_body(long(), &limits).await.unwrap();
+        let held = read_body(long(), address(1), &limits).await.unwrap();
         let clone = held.clone();
         assert_eq!(status(long(), &limits).await, 503);
         assert_eq!(status(request(vec![vec![0; 8000]; 2]), &limits).await, 200);
+        // Each of these has less than a third of the memory beside the first.
+        let other = read_body(request(vec![vec![0; 14_500]; 2]), address(2), &limits);
+        assert!(other.await.is_ok());
         drop(held);
         assert_eq!(status(long(), &limits).await, 503);
         drop(clone);

@@ -178,6 +178,7 @@ impl Visit<'_> {
                 let mut request = request.map(Body::new);
                 let client =
                     ClientAddress::of_request(self.peer, request.headers(), &self.door.proxies);
+                headers::accept_identity(request.headers_mut());
                 let extensions = request.extensions_mut();
                 extensions.insert(client);
                 extensions.insert(self.activity.clone());
