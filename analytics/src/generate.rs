@@ -11,6 +11,8 @@ mod zipf;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -22,9 +24,10 @@ use polars::prelude::{
 };
 use serde::Serialize;
 
-use crate::display_path;
 use crate::file::frame_file::{CsvTexts, FrameFile, INSTANT};
 use crate::job::Job;
+use crate::job::stop::Stop;
+use crate::{display_path, print_outcome};
 use activity::Activity;
 use random::Random;
 use zipf::Zipf;
@@ -85,6 +88,29 @@ impl fmt::Display for Generated {
         let Self { events, file, seconds } = self;
         write!(f, "wrote {events} events to {file} in {seconds:.1} s")
     }
+}
+
+/// Generates a file; a signal stops it, and then no file is left.
+///
+/// # Errors
+/// As [`generate`], or if it was stopped.
+pub async fn generate_until(mut stop: Stop, arguments: Arguments, json: bool) -> Result<ExitCode> {
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let mut generating = tokio::task::spawn_blocking({
+        let is_stopped = is_stopped.clone();
+        move || generate(&arguments, &is_stopped)
+    });
+    let generated = tokio::select! {
+        generated = &mut generating => generated??,
+        why = stop.wait() => {
+            is_stopped.store(true, Ordering::Relaxed);
+            // It ends by itself, and removes the file that it began.
+            let _ = generating.await;
+            bail!(why)
+        }
+    };
+    print_outcome(json, &generated)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Generates a file. Leaves none if `is_stopped` is set before the file is whole.

@@ -2,6 +2,7 @@
 //!
 //! | module | has |
 //! |---|---|
+//! | [`fold`] | the fold on an engine such as Spark: plan, statements, checks, load |
 //! | [`frame`] | the history of a board as a frame, from SQL and archive; the fold in polars |
 //! | [`rebuild`] | standings from history; a move; Redis from SQL |
 //! | [`diff`] | history, SQL and Redis, compared three ways, and repaired |
@@ -25,6 +26,7 @@ mod chain;
 mod diff;
 mod export;
 mod file;
+mod fold;
 mod frame;
 mod generate;
 mod import;
@@ -39,10 +41,8 @@ mod what_if;
 
 use std::fmt;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use engine::deployment::Deployment;
 use engine::settings::sql::IDLE_JOB_TIMEOUT;
@@ -115,6 +115,10 @@ enum Command {
     /// Verifies a history file against signed checkpoints. It needs no store. Exit status 3 if the
     /// history is not what the checkpoints say.
     Verify(Alone<chain::verify::Arguments>),
+    /// Folds a board on an engine such as Spark, in steps: a plan, a statement for each window, a
+    /// check of the engine's states. `rebuild --plan` loads them.
+    #[command(subcommand)]
+    Fold(fold::FoldCommand),
     /// Writes synthetic events to a CSV, NDJSON or Parquet file that import takes. It needs no
     /// store.
     Generate(Alone<generate::Arguments>),
@@ -175,6 +179,9 @@ impl Command {
             Self::WhatIf(job) => on(job),
             Self::Report(job) => on(job),
             Self::History(job) => on(job),
+            Self::Fold(fold::FoldCommand::Plan(job)) => on(job),
+            Self::Fold(fold::FoldCommand::Sql(job)) => (&job.output, &job.log, None),
+            Self::Fold(fold::FoldCommand::Check(job)) => (&job.output, &job.log, None),
             Self::Verify(job) => (&job.output, &job.log, None),
             Self::Generate(job) => (&job.output, &job.log, None),
         }
@@ -227,8 +234,12 @@ async fn run(command: Command) -> Result<ExitCode> {
     let (json, stop) = (output.json, Stop::new(output.stop_with_stdin)?);
     let Some(stores) = stores else {
         return match command {
-            Command::Generate(job) => generate_until(stop, job.own, json).await,
+            Command::Generate(job) => generate::generate_until(stop, job.own, json).await,
             Command::Verify(job) => verify(stop, job.own, json).await,
+            Command::Fold(command) => {
+                fold::run_alone(stop, command, json).await?;
+                Ok(ExitCode::SUCCESS)
+            }
             _ => unreachable!("it needs stores"),
         };
     };
@@ -255,30 +266,6 @@ async fn verify(stop: Stop, arguments: chain::verify::Arguments, json: bool) -> 
     Ok(if verified.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENCES) })
 }
 
-/// Generates a file; a signal stops it, and then no file is left.
-async fn generate_until(
-    mut stop: Stop,
-    arguments: generate::Arguments,
-    json: bool,
-) -> Result<ExitCode> {
-    let is_stopped = Arc::new(AtomicBool::new(false));
-    let mut generating = tokio::task::spawn_blocking({
-        let is_stopped = is_stopped.clone();
-        move || generate::generate(&arguments, &is_stopped)
-    });
-    let generated = tokio::select! {
-        generated = &mut generating => generated??,
-        why = stop.wait() => {
-            is_stopped.store(true, Ordering::Relaxed);
-            // It ends by itself, and removes the file that it began.
-            let _ = generating.await;
-            bail!(why)
-        }
-    };
-    print_outcome(json, &generated)?;
-    Ok(ExitCode::SUCCESS)
-}
-
 async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<ExitCode> {
     if command.is_exclusive() {
         deployment.store.load_exclusively();
@@ -292,6 +279,12 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
                 let rebuilding =
                     rebuild::shared::rebuild_part(deployment, &board, job.own.window, part);
                 print_outcome(json, &rebuilding.boxed().await?)?;
+            } else if let Some(of) = job.own.plan.as_deref().zip(job.own.states.as_deref()) {
+                let states =
+                    fold::load::CheckedStates::new(deployment, &board, of, job.own.members);
+                let states = states.boxed().await?;
+                let rebuilt = rebuild::rebuild_from(deployment, &board, states).boxed().await?;
+                print_outcome(json, &rebuilt)?;
             } else {
                 let rebuilt = rebuild::rebuild(deployment, &board, job.own.window).boxed().await?;
                 print_outcome(json, &rebuilt)?;
@@ -337,7 +330,10 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         Command::History(job) => {
             print_outcome(json, &chain::history::history(deployment, &job.own).await?)?;
         }
-        Command::ExportMember(_) | Command::Generate(_) | Command::Verify(_) => {
+        Command::Fold(fold::FoldCommand::Plan(job)) => {
+            fold::plan(deployment, &job.own, json).boxed().await?;
+        }
+        Command::ExportMember(_) | Command::Fold(_) | Command::Generate(_) | Command::Verify(_) => {
             unreachable!("`run` does them")
         }
     }

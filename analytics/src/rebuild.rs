@@ -10,8 +10,9 @@ pub(crate) mod reshard;
 pub(crate) mod restore;
 mod rows;
 pub(crate) mod shared;
+mod source;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,18 +28,16 @@ use futures::{FutureExt, StreamExt, stream};
 use ranking::board::Board;
 use ranking::id::PartitionNo;
 use ranking::window::Window;
-use ranking::window::roll::Rolls;
 use serde::{Deserialize, Serialize};
-use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
-use crate::frame::fold;
-use crate::frame::history::{self, History};
+use crate::fold::load::CheckedStates;
 use crate::frame::sorted::Sorted;
 use crate::job::Job;
 use crate::job::part::Figures;
 use crate::job::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 use engine::failpoint;
+use source::Source;
 
 /// Attempts at a partition: Redis may restart, a rolling window's period may begin, or a store may
 /// be away for a moment.
@@ -142,7 +141,25 @@ pub async fn rebuild_as(
     let (board, _) = present(deployment, row.no, window).await?;
     let job = Arc::new(Job::begin(deployment, kind, Some(row.no)).await?);
     let partitions = deployment.store.partitions().of_board(&board);
-    let outcome = some_partitions(deployment, &board, window, partitions, &job).await;
+    let source = Source::History(window);
+    let outcome = some_partitions(deployment, &board, source, partitions, &job).await;
+    job.end(outcome).await
+}
+
+/// Rebuilds a board from the states that an engine folded.
+///
+/// # Errors
+/// As [`rebuild`], or if the plan of the states does not fit any more.
+pub async fn rebuild_from(
+    deployment: &Deployment,
+    row: &board::Model,
+    states: Arc<CheckedStates>,
+) -> Result<Rebuilt> {
+    let (board, _) = present(deployment, row.no, None).await?;
+    let job = Arc::new(Job::begin(deployment, entity::job::REBUILD, Some(row.no)).await?);
+    let partitions = deployment.store.partitions().of_board(&board);
+    let source = Source::States(states);
+    let outcome = some_partitions(deployment, &board, source, partitions, &job).await;
     job.end(outcome).await
 }
 
@@ -169,7 +186,7 @@ async fn present(
 async fn some_partitions(
     deployment: &Deployment,
     board: &Board,
-    window: Option<Window>,
+    source: Source,
     partitions: Vec<PartitionNo>,
     job: &Arc<Job>,
 ) -> Result<Rebuilt> {
@@ -177,13 +194,13 @@ async fn some_partitions(
     let has_failed = Arc::new(AtomicBool::new(false));
     let one = |partition| {
         let (deployment, board, job) = (deployment.clone(), board.clone(), job.clone());
-        let has_failed = has_failed.clone();
+        let (has_failed, source) = (has_failed.clone(), source.clone());
         async move {
             if has_failed.load(Ordering::Relaxed) {
                 return Ok(Rebuilt::default());
             }
             let rebuilt =
-                one_partition(deployment.partition(partition), &board, window, &job).await;
+                one_partition(deployment.partition(partition), &board, &source, &job).await;
             has_failed.fetch_or(rebuilt.is_err(), Ordering::Relaxed);
             rebuilt
         }
@@ -209,11 +226,11 @@ async fn some_partitions(
 async fn one_partition(
     partition: Partition<'_>,
     board: &Board,
-    window: Option<Window>,
+    source: &Source,
     job: &Job,
 ) -> Result<Rebuilt> {
     for attempt in 1.. {
-        let tried = try_partition(partition, board.no.0, window, job).await;
+        let tried = try_partition(partition, board.no.0, source, job).await;
         let is_last = attempt == ATTEMPTS_MAX;
         match tried {
             Ok(Some(rebuilt)) => {
@@ -254,12 +271,12 @@ fn is_transient(error: &anyhow::Error) -> bool {
 async fn try_partition(
     partition: Partition<'_>,
     no: i64,
-    window: Option<Window>,
+    source: &Source,
     job: &Job,
 ) -> Result<Option<Rebuilt>> {
-    let (board, windows) = present(partition.deployment, no, window).await?;
-    let mut staged = Staged::begin(partition, &board, windows).await?;
-    let tried = stage_and_put(partition, &board, &mut staged, job).await;
+    let (board, windows) = present(partition.deployment, no, source.window()).await?;
+    let mut staged = source.begin(partition, &board, windows).await?;
+    let tried = stage_and_put(partition, &board, &mut staged, source, job).await;
     staged.discard().await;
     let rebuilt = tried?;
     if rebuilt.is_some() {
@@ -272,22 +289,21 @@ async fn stage_and_put(
     partition: Partition<'_>,
     board: &Board,
     staged: &mut Staged<'_>,
+    source: &Source,
     job: &Job,
 ) -> Result<Option<Rebuilt>> {
     staged.drop_foreign().await?;
     let head = staged.head();
     let began = Instant::now();
-    let heads = BTreeMap::from([(partition.no, head.clone())]);
-    let history = Arc::new(history::read_to(partition.deployment, board, heads, job).await?);
+    let folds = source.read(partition, board, staged, job).await?;
     failpoint::hit("history-read");
     let mut rebuilt = Rebuilt {
-        events: history.counted.count,
+        events: folds.events(),
         reading_s: began.elapsed().as_secs_f64(),
         ..Rebuilt::default()
     };
-    let rolls = BTreeMap::from([(partition.no, staged.rolls().clone())]);
     let windows: Vec<Window> = staged.windows().iter().copied().collect();
-    let fold = |window: Window| fold_aside(board, &history, window, &rolls);
+    let fold = |window: Window| folds.aside(board, window);
     let mut windows = windows.into_iter();
     let mut next = windows.next().map(fold);
     while let Some(folding) = next {
@@ -328,23 +344,6 @@ async fn stage_and_put(
     rebuilt.later = staged.later();
     rebuilt.beaten = staged.beaten();
     Ok(Some(rebuilt))
-}
-
-/// Folds a window on a blocking thread. Returns the seconds that it took, too.
-fn fold_aside(
-    board: &Board,
-    history: &Arc<History>,
-    window: Window,
-    rolls: &BTreeMap<PartitionNo, Rolls>,
-) -> JoinHandle<Result<(Sorted, f64)>> {
-    let (board, history) = (board.clone(), history.clone());
-    let now_ms = rolls.values().map(|rolls| rolls.now_ms).max().unwrap_or(0);
-    let through_ms = history::through_ms(rolls, now_ms);
-    spawn_blocking(move || {
-        let began = Instant::now();
-        let sorted = fold::sorted(&board, window, &history.counted, through_ms)?;
-        Ok((sorted, began.elapsed().as_secs_f64()))
-    })
 }
 
 /// Loads a window's standings into the stage, several at once.

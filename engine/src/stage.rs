@@ -112,6 +112,33 @@ impl<'a> Staged<'a> {
         windows: BTreeSet<Window>,
     ) -> Result<Self> {
         let cursor = partition.settled_cursor().await?;
+        Self::begin_from(partition, board, windows, cursor).await
+    }
+
+    /// As [`Self::begin`], at an earlier commit. `None` if the history does not lead on from it.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub async fn begin_at(
+        partition: Partition<'a>,
+        board: &'a Board,
+        windows: BTreeSet<Window>,
+        (seq, commit): (u64, &str),
+    ) -> Result<Option<Self>> {
+        let now = partition.settled_cursor().await?;
+        let cursor = log_cursor::Model { seq: seq as i64, commit_id: commit.to_owned(), ..now };
+        if partition.advance_cursor(&cursor).await?.is_none() {
+            return Ok(None);
+        }
+        Self::begin_from(partition, board, windows, cursor).await.map(Some)
+    }
+
+    async fn begin_from(
+        partition: Partition<'a>,
+        board: &'a Board,
+        windows: BTreeSet<Window>,
+        cursor: log_cursor::Model,
+    ) -> Result<Self> {
         let seal = |&window: &Window| SealName {
             board: board.no,
             generation: board.generation_of(window),

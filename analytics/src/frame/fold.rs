@@ -2,10 +2,10 @@
 //! as `ranking`'s fold; a property test at the foot of this file holds the two equal. Period
 //! boundaries come from `ranking`: there is no zone arithmetic here.
 
-mod keys;
-mod periods;
-mod scores;
-mod sums;
+pub(crate) mod keys;
+pub(crate) mod periods;
+pub(crate) mod scores;
+pub(crate) mod sums;
 
 use self::keys::{key, nearest_key, of_each, same_type};
 use self::periods::{in_periods, periods, rolling_periods};

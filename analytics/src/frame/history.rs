@@ -31,7 +31,7 @@ use crate::frame::counted::{AT_ONCE_MAX, Counted, in_parts, is_kind};
 use crate::frame::events::{self, Events};
 use crate::frame::parquet;
 use crate::job::Job;
-use span::spans;
+pub(crate) use span::spans;
 pub use span::{Pages, Span};
 
 /// Events held in memory; more of them go to a file.
@@ -286,21 +286,11 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     async fn read(&mut self, deployment: &Deployment, span: &Span, job: &Job) -> Result<()> {
-        if deployment.db.get_database_backend() == DbBackend::Postgres {
-            return copy::copy(&deployment.db, span, |row| {
-                job.advance(1);
-                self.push(row)
-            })
-            .await;
-        }
-        let mut pages = Pages::new(span);
-        while let Some(rows) = pages.next(deployment).await? {
-            job.advance(rows.len());
-            for row in rows {
-                self.push(row)?;
-            }
-        }
-        Ok(())
+        each(deployment, span, |row| {
+            job.advance(1);
+            self.push(row)
+        })
+        .await
     }
 
     fn push(&mut self, mut row: score_event::Model) -> Result<()> {
@@ -331,6 +321,25 @@ impl Reading<'_> {
         self.parts.push(self.held.into_frame()?.lazy());
         Ok(concat(self.parts, UnionArgs::default())?)
     }
+}
+
+/// Hands the events of a span to `take`, in order. They may lack what no fold looks at.
+///
+/// # Errors
+/// If SQL does not answer, and those of `take`.
+pub(crate) async fn each(
+    deployment: &Deployment,
+    span: &Span,
+    mut take: impl FnMut(score_event::Model) -> Result<()>,
+) -> Result<()> {
+    if deployment.db.get_database_backend() == DbBackend::Postgres {
+        return copy::copy(&deployment.db, span, take).await;
+    }
+    let mut pages = Pages::new(span);
+    while let Some(rows) = pages.next(deployment).await? {
+        rows.into_iter().try_for_each(&mut take)?;
+    }
+    Ok(())
 }
 
 /// The latest instant that a rolling window has reached, or `now_ms` if that is later.

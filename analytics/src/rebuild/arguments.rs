@@ -1,5 +1,7 @@
 //! The options of `rebuild` and `restore`.
 
+use std::path::PathBuf;
+
 use engine::job::part::Part;
 use ranking::window::Window;
 
@@ -21,6 +23,16 @@ pub struct RebuildArguments {
     /// number of partitions.
     #[arg(long, conflicts_with = "exclusive")]
     pub shards: Option<u16>,
+    /// Loads the states that an engine folded by the plan in this directory, instead of folding the
+    /// history; they are checked first.
+    #[arg(long, requires = "states", conflicts_with_all = ["window", "part", "shards"])]
+    pub plan: Option<PathBuf>,
+    /// The directory with the engine's states.
+    #[arg(long, requires = "plan")]
+    pub states: Option<PathBuf>,
+    /// The members to draw at random, whose states are folded again.
+    #[arg(long, requires = "plan", default_value_t = crate::fold::check::MEMBERS)]
+    pub members: u64,
     /// Takes Redis for itself: one command loads each shard, faster, while Redis answers no other
     /// client.
     #[arg(long)]

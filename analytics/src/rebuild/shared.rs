@@ -11,6 +11,7 @@ use entity::sql::begin;
 use futures::FutureExt;
 use ranking::window::Window;
 
+use super::source::Source;
 use super::{Rebuilt, present, some_partitions};
 use crate::job::Job;
 use crate::job::part::{BegunPart, DonePart, share};
@@ -37,7 +38,8 @@ pub async fn rebuild_part(
         BegunPart::Done(done) => return Ok(done),
     };
     let work = async {
-        let own = some_partitions(deployment, &board, window, partitions, &job).await?;
+        let own =
+            some_partitions(deployment, &board, Source::History(window), partitions, &job).await?;
         failpoint::hit("part-rebuilt");
         let transaction = begin(&deployment.db).await?;
         let all = job.end_part_in(&transaction, Some(row.no), own).await?;

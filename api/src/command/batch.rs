@@ -31,6 +31,8 @@ pub enum BatchCommand {
     ExportMember(Passed),
     /// Rebuilds standings from the history, or moves a board to another number of shards.
     Rebuild(Passed),
+    /// Folds a board on an engine such as Spark: a plan, statements, and a check of the states.
+    Fold(Passed),
     /// Compares the history with the standings in SQL and in Redis, and repairs them.
     Diff(Passed),
     /// Loads Redis from SQL and the archive.
@@ -75,6 +77,7 @@ pub fn run(command: BatchCommand) -> Result<()> {
         BatchCommand::Export(passed) => ("export", passed),
         BatchCommand::ExportMember(passed) => ("export-member", passed),
         BatchCommand::Rebuild(passed) => ("rebuild", passed),
+        BatchCommand::Fold(passed) => ("fold", passed),
         BatchCommand::Diff(passed) => ("diff", passed),
         BatchCommand::Restore(passed) => ("restore", passed),
         BatchCommand::Archive(passed) => ("archive", passed),

@@ -8,7 +8,7 @@ use ranking::board::{Board, Direction, TieBreak};
 use ranking::window::Window;
 
 /// The rank key of a score and its ticks since the period's first: `score field << T | time field`.
-pub(super) fn key(board: &Board, window: Window, score: Expr, ticks: Expr) -> Expr {
+pub(crate) fn key(board: &Board, window: Window, score: Expr, ticks: Expr) -> Expr {
     let rules = &board.rules;
     let (low, high) = rules.range(window);
     let unit = 1_i64 << rules.layout(window).time_bits();
@@ -25,7 +25,7 @@ pub(super) fn key(board: &Board, window: Window, score: Expr, ticks: Expr) -> Ex
 }
 
 /// As [`key`], for the nearest score and time that have a key in the window.
-pub(super) fn nearest_key(board: &Board, window: Window) -> Expr {
+pub(crate) fn nearest_key(board: &Board, window: Window) -> Expr {
     let (low, high) = board.rules.range(window);
     let ticks_max = (1_i64 << board.rules.layout(window).time_bits()) - 1;
     let within = |value: Expr, low: i64, high: i64| {
@@ -40,7 +40,7 @@ pub(super) fn nearest_key(board: &Board, window: Window) -> Expr {
 }
 
 /// Maps each number of a column.
-pub(super) fn of_each(of: impl Fn(i64) -> Option<i64>) -> impl Fn(Column) -> PolarsResult<Column> {
+pub(crate) fn of_each(of: impl Fn(i64) -> Option<i64>) -> impl Fn(Column) -> PolarsResult<Column> {
     move |numbers: Column| {
         let found = numbers.i64()?.iter();
         let found: Int64Chunked = found.map(|number| of(number?)).collect();
@@ -48,10 +48,10 @@ pub(super) fn of_each(of: impl Fn(i64) -> Option<i64>) -> impl Fn(Column) -> Pol
     }
 }
 
-pub(super) fn same_type(_: &Schema, field: &Field) -> PolarsResult<Field> {
+pub(crate) fn same_type(_: &Schema, field: &Field) -> PolarsResult<Field> {
     Ok(field.clone())
 }
 
-pub(super) fn column(name: &str, values: Vec<i64>) -> Column {
+pub(crate) fn column(name: &str, values: Vec<i64>) -> Column {
     Series::new(name.into(), values).into()
 }

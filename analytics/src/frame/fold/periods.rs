@@ -8,7 +8,7 @@ use ranking::board::Board;
 use ranking::window::{Period, Window};
 
 /// Every period from the first event to the last, in order.
-pub(super) fn periods(
+pub(crate) fn periods(
     board: &Board,
     window: Window,
     span_ms: Option<(i64, i64)>,
@@ -27,7 +27,7 @@ pub(super) fn periods(
 
 /// The periods of a rolling window: for each period of the base window the one that ends with it,
 /// up to the one after that of `through_ms`.
-pub(super) fn rolling_periods(
+pub(crate) fn rolling_periods(
     board: &Board,
     window: Window,
     bases: &[Period],
@@ -47,7 +47,7 @@ pub(super) fn rolling_periods(
 
 /// Adds each event's period, as an index; a negative one if that is a gap between seasons. It
 /// bisects, since a join would have to sort all events.
-pub(super) fn in_periods(events: LazyFrame, periods: &[Period]) -> LazyFrame {
+pub(crate) fn in_periods(events: LazyFrame, periods: &[Period]) -> LazyFrame {
     let starts: Vec<i64> = periods.iter().map(|period| period.start_ms).collect();
     let gaps: Vec<bool> = periods.iter().map(Period::is_gap).collect();
     let place = match starts.len() {

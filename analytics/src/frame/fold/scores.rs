@@ -8,7 +8,7 @@ use crate::frame::counted::Counted;
 
 /// The scores that count in a window, with their ticks. A window of attempts has 1 for each of
 /// everyone's.
-pub(super) fn scores(board: &Board, window: Window, events: &Counted) -> LazyFrame {
+pub(crate) fn scores(board: &Board, window: Window, events: &Counted) -> LazyFrame {
     let number = |number: i64| lit(number).cast(DataType::Int64);
     if window.counted().is_some() {
         let everyone = events.scores().filter(col("segment").eq(lit("")));
@@ -20,6 +20,6 @@ pub(super) fn scores(board: &Board, window: Window, events: &Counted) -> LazyFra
 }
 
 /// The policy by which a window folds: attempts are added up.
-pub(super) fn policy(board: &Board, window: Window) -> Policy {
+pub(crate) fn policy(board: &Board, window: Window) -> Policy {
     window.counted().map_or(board.rules.policy, |_| Policy::Sum)
 }

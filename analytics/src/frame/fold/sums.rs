@@ -10,17 +10,17 @@ use super::keys::column;
 use crate::frame::counted::in_parts;
 
 /// The weight of a high half.
-const HALF: i64 = 1 << 32;
+pub(crate) const HALF: i64 = 1 << 32;
 
 /// The sums of the high and the low halves of scores.
-pub(super) fn halves(score: Expr) -> [Expr; 2] {
+pub(crate) fn halves(score: Expr) -> [Expr; 2] {
     let high = score.clone().floor_div(lit(HALF));
     let low = score - high.clone() * lit(HALF);
     [high.sum(), low.sum()]
 }
 
 /// The sum of scores, of its halves in `score` and `low`.
-pub(super) fn saturated() -> Expr {
+pub(crate) fn saturated() -> Expr {
     let carried = col("low").floor_div(lit(HALF));
     let high = col("score") + carried.clone();
     let low = col("low") - carried * lit(HALF);
@@ -33,7 +33,7 @@ pub(super) fn saturated() -> Expr {
 
 /// The fold of scores that decay: row by row in the order of acceptance, as every other fold adds
 /// them, since sums are rounded.
-pub(super) fn decayed(events: LazyFrame, half_life: HalfLife) -> Result<LazyFrame> {
+pub(crate) fn decayed(events: LazyFrame, half_life: HalfLife) -> Result<LazyFrame> {
     let order = ["member", "segment", "order"];
     let mut events = in_parts(events.sort(order, SortMultipleOptions::default()))?;
     events.rechunk_mut();
