@@ -1,11 +1,11 @@
 """Runs the statements of a fold on DataFusion or Sail, for the tests.
 
-usage: python3 engine.py PLACE datafusion
-       python3 engine.py PLACE sail PORT
+usage: python3 engine.py PLACE datafusion|sail
 
 PLACE is the directory of the packages in requirements.txt, which are installed there once.
-Each line of standard input is a request as JSON, with `events`, `periods` and `statements` (`sql`,
-`out`). Each gets a line: `done`, or what is wrong.
+Each line of standard input is a request as JSON. It has `events`, `periods` and `statements`, each
+with `sql` and `out`; or `spoil`, the path of a file, and `how` to make it wrong. Each gets a line:
+`done`, or what went wrong. Sail is a server of Spark Connect in a thread of this process.
 """
 
 import fcntl
@@ -55,9 +55,13 @@ def datafusion(request):
         context.sql(statement["sql"]).write_parquet(statement["out"])
 
 
-def sail(port):
+def sail():
+    from pysail.spark import SparkConnectServer
     from pyspark.sql import SparkSession
 
+    server = SparkConnectServer(ip="127.0.0.1", port=0)
+    server.start(background=True)
+    _, port = server.listening_address
     session = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
 
     def run(request):
@@ -67,14 +71,63 @@ def sail(port):
     return run
 
 
+def spoil(request):
+    """Makes the states of a file wrong."""
+    import pyarrow
+    import pyarrow.parquet
+
+    path, how = request["spoil"], request["how"]
+    table = pyarrow.parquet.read_table(path, partitioning=None)
+    rows = table.to_pylist()
+    first = rows[0]
+    if how == "missing":
+        rows.pop()
+    elif how == "twice":
+        rows.append(dict(first))
+    elif how == "another key":
+        # As good a score, at another time.
+        rows.append({**first, "key": first["key"] + 1})
+    elif how == "score":
+        first["score"] += 1
+    elif how == "wrapped":
+        first["score"] -= 1
+        first["key"] += request["unit"]
+    elif how == "time":
+        first["key"] += 1
+    elif how == "outside":
+        first["key"] += request["unit"] // 2
+    elif how == "key":
+        first["key"] = -1
+    elif how == "partition":
+        other = [row["partition"] for row in rows if row["partition"] != first["partition"]]
+        first["partition"] = other[0]
+    elif how == "stranger":
+        first["partition"] += 1000
+    elif how == "swapped":
+        alike = lambda row: [row[name] for name in ("segment", "period", "partition")]
+        other = next(row for row in rows[1:] if alike(row) == alike(first) and row["key"] != first["key"])
+        first["member"], other["member"] = other["member"], first["member"]
+    elif how == "period":
+        first["period"] = "1999-01-01"
+    elif how == "seq":
+        first["seq"] += 100000
+    elif how == "column":
+        table = table.drop_columns(["seq"])
+        rows = table.to_pylist()
+    else:
+        raise ValueError(f"unknown lie {how}")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, table.schema), path)
+
+
 def main():
-    place, engine = sys.argv[1:3]
+    place, engine = sys.argv[1:]
     if ENTERED not in os.environ:
         enter(os.path.abspath(place))
-    run = datafusion if engine == "datafusion" else sail(sys.argv[3])
+    run = datafusion if engine == "datafusion" else sail()
     for line in sys.stdin:
         try:
-            run(json.loads(line))
+            request = json.loads(line)
+            spoil(request) if "spoil" in request else run(request)
             answer = "done"
         except Exception as error:
             answer = " ".join(str(error).split()) or repr(error)

@@ -11,6 +11,7 @@
 //! | [`jobs`] | the commands of `analytics` |
 //! | [`boards`] | boards that several tests begin with |
 //! | [`model`] | the oracle: boards computed naively, random boards and events |
+//! | [`engine`] | engines that run the statements of a fold |
 //! | [`queue`] | a queue of scores on a real broker, and the program that empties it |
 //! | [`trial`] | a deployment under faults: its load, and the verdict on it |
 //! | [`wait`], [`clock`] | conditions waited for, with a deadline; the present |
@@ -32,6 +33,7 @@ pub mod boards;
 pub mod clock;
 pub mod deployment;
 pub mod documents;
+pub mod engine;
 pub mod extent;
 pub mod jobs;
 pub mod model;

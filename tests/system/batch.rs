@@ -2,6 +2,8 @@
 
 mod blocks;
 mod export;
+mod fold_liars;
+mod folds;
 mod generate;
 mod import;
 mod import_bulk;

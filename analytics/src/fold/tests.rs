@@ -111,7 +111,7 @@ fn plan(board: &Board, rows: &[Model], through_ms: i64, dir: &Path) -> Plan {
 /// Runs every statement of a plan on DataFusion. Returns the directory of the states.
 fn run(plan: &Plan, board: &Board, dir: &Path) -> PathBuf {
     let states = dir.join("states");
-    let tables = Tables::new(Dialect::Datafusion, "/").unwrap();
+    let tables = Tables::new(Dialect::Datafusion, "/plan").unwrap();
     let statement = |window| {
         let sql = of_window(plan, board, window, &tables).unwrap();
         json!({ "sql": sql, "out": states.join(directory(window)) })
