@@ -61,11 +61,11 @@ async fn an_engine_folds_windows_that_roll_decay_and_count_attempts() {
         { "name": "daily", "attemptsMax": 50 }, { "name": "3d" }, { "name": "5h" },
         { "name": "2mo" }, { "name": "decay:1d" },
     ]);
-    let board = json!({ "slug": "b", "shards": 2, "segmentBy": ["region"], "windows": windows });
+    let board = json!({ "slug": "b", "shards": 2, "segmentBy": ["platform"], "windows": windows });
     api.create_board(board).await;
     let score = |number: i64| {
         let at = jiff::Timestamp::from_millisecond(now_ms() - number * DAY_MS / 7).unwrap();
-        let attributes = json!([{ "name": "region", "value": format!("r{}", number % 3) }]);
+        let attributes = json!([{ "name": "platform", "value": format!("r{}", number % 3) }]);
         json!({
             "member": format!("m{}", number % 9), "score": number, "at": at.to_string(),
             "attributes": attributes,
