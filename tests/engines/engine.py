@@ -68,6 +68,8 @@ def sail():
         for statement in request["statements"]:
             session.sql(statement["sql"]).write.mode("overwrite").parquet(statement["out"])
 
+    # The server ends with the last name of it.
+    run.server = server
     return run
 
 

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::deployment::Deployment;
-use crate::jobs::analytics::{figures, run};
+use crate::jobs::analytics::run;
 use crate::servers::program;
 
 /// The engines, by the names of their dialects.
@@ -44,8 +44,8 @@ impl Engine {
     /// Plans the fold of a board, in a new directory, and returns that.
     pub fn plan(deployment: &Deployment, slug: &str, name: &str) -> String {
         let dir = deployment.path(name);
-        let planned = figures(deployment, &["fold", "plan", "--board", slug, "--out", &dir]);
-        assert!(planned["events"].as_u64().is_some(), "{planned}");
+        let output = deployment.analytics(&["fold", "plan", "--board", slug, "--out", &dir]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         dir
     }
 
