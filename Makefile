@@ -58,6 +58,14 @@ define mono
 	fi
 endef
 
+# $(python): installs Python where it is missing, with which the engines of tests/engines run; their packages come from PyPI the first time.
+define python
+	$(call install,python3,python3 python3-pip,python)
+	if ! python3 -c 'import ensurepip' 2>/dev/null; then
+		$(call install,python3-venv,python3-venv,python)
+	fi
+endef
+
 # $(call tool,crate,version): installs a program of cargo's, built in a directory of its own so as not to disturb ours.
 define tool
 	if [ "$$("$(TOOLS)/bin/$(1)" --version 2>/dev/null | awk '{ print $$NF }')" != $(2) ]; then
@@ -117,6 +125,7 @@ test-deb: deb ## installs the package in a view of this machine of which nothing
 	tests/packages/deb.sh "$$(ls -t "$(PACKAGES)"/*.deb | head -n 1)"
 
 check: ## format, lints, unit and property tests: a minute or two once built
+	@$(python)
 	cargo fmt --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo test --locked --workspace --lib --bins --quiet
@@ -137,6 +146,7 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	fi
 	$(compiler)
 	$(mono)
+	$(python)
 	for packages in tests/web clients/typescript; do
 		if [ $$packages/package-lock.json -nt $$packages/node_modules/.package-lock.json ]; then
 			(cd $$packages && npm ci --no-audit --no-fund)

@@ -271,25 +271,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         deployment.store.load_exclusively();
     }
     match command {
-        Command::Rebuild(job) => {
-            let board = find_board(deployment, &job.own.board).await?;
-            if let Some(shards) = job.own.shards {
-                print_outcome(json, &reshard::reshard(deployment, &board, shards).await?)?;
-            } else if let Some(part) = job.own.part {
-                let rebuilding =
-                    rebuild::shared::rebuild_part(deployment, &board, job.own.window, part);
-                print_outcome(json, &rebuilding.boxed().await?)?;
-            } else if let Some(of) = job.own.plan.as_deref().zip(job.own.states.as_deref()) {
-                let states =
-                    fold::load::CheckedStates::new(deployment, &board, of, job.own.members);
-                let states = states.boxed().await?;
-                let rebuilt = rebuild::rebuild_from(deployment, &board, states).boxed().await?;
-                print_outcome(json, &rebuilt)?;
-            } else {
-                let rebuilt = rebuild::rebuild(deployment, &board, job.own.window).boxed().await?;
-                print_outcome(json, &rebuilt)?;
-            }
-        }
+        Command::Rebuild(job) => rebuild(deployment, &job.own, json).boxed().await?,
         Command::Diff(job) => {
             return compare(deployment, &job.own, json).boxed().await;
         }
@@ -338,6 +320,26 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Rebuilds a board, or a part of it, or moves it to another number of shards.
+async fn rebuild(deployment: &Deployment, own: &RebuildArguments, json: bool) -> Result<()> {
+    let board = find_board(deployment, &own.board).await?;
+    if let Some(shards) = own.shards {
+        print_outcome(json, &reshard::reshard(deployment, &board, shards).await?)?;
+    } else if let Some(part) = own.part {
+        let rebuilding = rebuild::shared::rebuild_part(deployment, &board, own.window, part);
+        print_outcome(json, &rebuilding.boxed().await?)?;
+    } else if let Some(of) = own.plan.as_deref().zip(own.states.as_deref()) {
+        let states = fold::load::CheckedStates::new(deployment, &board, of, own.members);
+        let states = states.boxed().await?;
+        let rebuilt = rebuild::rebuild_from(deployment, &board, states).boxed().await?;
+        print_outcome(json, &rebuilt)?;
+    } else {
+        let rebuilt = rebuild::rebuild(deployment, &board, own.window).boxed().await?;
+        print_outcome(json, &rebuilt)?;
+    }
+    Ok(())
 }
 
 /// Compares boards, or a part of them.

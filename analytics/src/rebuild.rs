@@ -275,7 +275,7 @@ async fn try_partition(
     job: &Job,
 ) -> Result<Option<Rebuilt>> {
     let (board, windows) = present(partition.deployment, no, source.window()).await?;
-    let mut staged = source.begin(partition, &board, windows).await?;
+    let mut staged = source.stage(partition, &board, windows).await?;
     let tried = stage_and_put(partition, &board, &mut staged, source, job).await;
     staged.discard().await;
     let rebuilt = tried?;

@@ -134,6 +134,8 @@ def main():
         except Exception as error:
             answer = " ".join(str(error).split()) or repr(error)
         print(answer, flush=True)
+    sys.stdout.flush()
+    os._exit(0)
 
 
 main()

@@ -1,5 +1,5 @@
-//! Engines that run the statements of a fold: DataFusion, and Sail behind Spark Connect. Python runs
-//! them; their packages are installed beside the build the first time.
+//! Engines that run the statements of a fold: DataFusion, and Sail behind Spark Connect. Python
+//! runs them; their packages are installed beside the build the first time.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

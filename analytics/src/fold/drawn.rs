@@ -1,6 +1,6 @@
 //! Members drawn at random, whose states are folded again by `ranking` from the plan's events.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -15,7 +15,7 @@ use ranking::window::Window;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::plan::Plan;
-use super::states::WindowStates;
+use super::states::{Entries, Entry, WindowStates};
 use crate::frame::counted::in_parts;
 use crate::frame::events;
 
@@ -69,7 +69,7 @@ pub fn check(
     let expected = Expected::of(plan, board, &rows)?;
     for (window, of_window) in states {
         let found = of_window.drawn(draw.condition())?;
-        expected.check(board, *window, of_window, found)?;
+        expected.check(*window, of_window, found)?;
     }
     Ok(expected.members)
 }
@@ -78,7 +78,7 @@ fn layout(board: &Board, row: &Model) -> usize {
     board.layout_of(row.generation.unsigned_abs())
 }
 
-/// What `ranking` folds the events of the drawn members to.
+/// The states that `ranking` folds the events of the drawn members to.
 struct Expected {
     members: usize,
     /// The keys by window, segment, label and member.
@@ -89,7 +89,7 @@ struct Expected {
 
 impl Expected {
     fn of(plan: &Plan, board: &Board, rows: &[Model]) -> Result<Self> {
-        let voided: std::collections::HashSet<_> = rows.iter().filter_map(Model::voids).collect();
+        let voided: HashSet<_> = rows.iter().filter_map(Model::voids).collect();
         let sealed = board.rules.windows.iter();
         let sealed =
             sealed.map(|&window| ((board.no, window), board.sealed(window).sealing_before_ms));
@@ -125,13 +125,7 @@ impl Expected {
         Ok(Self { members: seqs.len(), keys, seqs })
     }
 
-    fn check(
-        &self,
-        board: &Board,
-        window: Window,
-        states: &WindowStates<'_>,
-        mut found: HashMap<(String, usize, String), (i64, i64, String)>,
-    ) -> Result<()> {
+    fn check(&self, window: Window, states: &WindowStates<'_>, mut found: Entries) -> Result<()> {
         let periods = &states.periods().periods;
         for (place, period) in periods.iter().enumerate() {
             // Replay has no standings of a period without events.
@@ -147,7 +141,7 @@ impl Expected {
                         )
                     };
                     let state = found.remove(&(segment.clone(), place, member.clone()));
-                    let (state_key, seq, at) = state.with_context(|| {
+                    let Entry { key: state_key, seq, at } = state.with_context(|| {
                         format!("the states have no entry of {}, which has key {key}", what())
                     })?;
                     if state_key != *key {
@@ -160,10 +154,9 @@ impl Expected {
                 }
             }
         }
-        let _ = board;
         match found.into_iter().next() {
             None => Ok(()),
-            Some(((segment, place, member), (key, _, at))) => bail!(
+            Some(((segment, place, member), Entry { key, at, .. })) => bail!(
                 "{at}: member {member:?} has key {key} in window {window}, period {}, segment {segment:?}, and no events there that count",
                 periods[place].label
             ),

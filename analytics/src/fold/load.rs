@@ -95,7 +95,7 @@ impl CheckedStates {
     ///
     /// # Errors
     /// If the plan does not fit any more.
-    pub async fn begin<'a>(
+    pub async fn stage<'a>(
         &self,
         partition: Partition<'a>,
         board: &'a Board,

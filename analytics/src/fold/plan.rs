@@ -62,7 +62,7 @@ pub struct Plan {
     pub has: Has,
     periods: PlanFile,
     files: Vec<PlanFile>,
-    /// What the states of each window add up to.
+    /// The totals that the states of each window must have.
     windows: Vec<WindowTotals>,
 }
 
@@ -99,14 +99,14 @@ pub(in crate::fold) struct PlanFile {
     rows: usize,
 }
 
-/// What the states of a window add up to.
+/// The totals that the states of a window must have.
 #[derive(Debug, Serialize, Deserialize)]
 struct WindowTotals {
     window: String,
     partitions: Vec<Total>,
 }
 
-/// What the states of a window in a partition add up to.
+/// The totals that the states of a window in a partition must have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Total {
     /// The partition.
@@ -187,7 +187,7 @@ impl Plan {
         WindowPeriods::of(board, window, self.span_ms, self.through_ms)
     }
 
-    /// What the states of a window add up to, by partition.
+    /// The totals that the states of a window must have, by partition.
     pub fn totals_of(&self, window: Window) -> Result<&[Total]> {
         let name = window.to_string();
         let totals = self.windows.iter().find(|totals| totals.window == name);

@@ -1,9 +1,10 @@
 //! The statements of a plan: the fold of one window each, from files of events to states.
 //!
 //! They say the same as `ranking`'s fold, in words that engines have in common. Periods are joined
-//! from a table that `ranking` made, since an engine knows zones of another day. Scores are added up as decimals, since
-//! an engine may let an integer turn over. States are compared as structures, in one pass: the
-//! functions that take the value of a greatest row choose any of equal ones.
+//! from a table that `ranking` made, since an engine may know other rules of zones. Scores are
+//! added up as decimals, since an engine may let an integer turn over. States are compared as
+//! structures, in one pass: the functions that take the value of a greatest row choose any of equal
+//! ones.
 
 mod dialect;
 mod statement;

@@ -7,10 +7,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use polars::prelude::PlRefPath;
 use polars::prelude::{
-    DataFrame, DataType, Expr, IntoLazy, LazyFrame, NamedFrom, RowIndex, ScanArgsParquet, Series,
-    SortMultipleOptions, UnionArgs, col, concat, lit,
+    DataFrame, DataType, Expr, IntoLazy, LazyFrame, NamedFrom, PlRefPath, RowIndex,
+    ScanArgsParquet, Series, SortMultipleOptions, StringChunked, UnionArgs, col, concat, lit,
 };
 use ranking::board::Board;
 use ranking::id::PartitionNo;
@@ -63,6 +62,19 @@ pub struct Checked {
     pub sorted: Sorted,
     /// The number of entries of everyone.
     pub everyone: u64,
+}
+
+/// The entries of some members, by segment, the place of the period, and member.
+pub type Entries = HashMap<(String, usize, String), Entry>;
+
+/// An entry of an engine.
+pub struct Entry {
+    /// The rank key.
+    pub key: i64,
+    /// The seq of the member's last event.
+    pub seq: i64,
+    /// The file and the row, for people.
+    pub at: String,
 }
 
 impl<'a> WindowStates<'a> {
@@ -138,11 +150,8 @@ impl<'a> WindowStates<'a> {
         Ok(())
     }
 
-    /// The keys of some members by segment, period and member, with the file and the row of each.
-    pub fn drawn(
-        &self,
-        is_drawn: Expr,
-    ) -> Result<HashMap<(String, usize, String), (i64, i64, String)>> {
+    /// The entries of the members that meet a condition.
+    pub fn drawn(&self, is_drawn: Expr) -> Result<Entries> {
         let mut frame = self.read(|rows| rows.filter(is_drawn.clone()))?;
         let is_decaying = self.window.half_life().is_some();
         if let Some(half_life) = self.window.half_life() {
@@ -154,17 +163,15 @@ impl<'a> WindowStates<'a> {
         let mut found = HashMap::new();
         for row in 0..frame.height() {
             let gap = || "a state is null";
-            let text = |texts: &polars::prelude::StringChunked| {
-                texts.get(row).map(str::to_owned).with_context(gap)
-            };
+            let text = |texts: &StringChunked| texts.get(row).map(str::to_owned).with_context(gap);
             let place = usize::try_from(places.get(row).with_context(gap)?)?;
             let at = match is_decaying {
-                true => format!("{}", directory(self.window)),
+                true => directory(self.window),
                 false => self.row(&frame, row),
             };
             let key = keys.get(row).with_context(gap)?;
             let seq = seqs.get(row).with_context(gap)?;
-            found.insert((text(segments)?, place, text(members)?), (key, seq, at));
+            found.insert((text(segments)?, place, text(members)?), Entry { key, seq, at });
         }
         Ok(found)
     }

@@ -28,7 +28,7 @@ pub(super) enum Source {
     States(Arc<CheckedStates>),
 }
 
-/// What the windows of a partition are folded from.
+/// The data that the windows of a partition are folded from.
 pub(super) enum Folds {
     /// A history, and the instant that rolling windows have reached.
     History(Arc<History>, i64),
@@ -46,7 +46,7 @@ impl Source {
     }
 
     /// Begins the stage of a partition.
-    pub(super) async fn begin<'a>(
+    pub(super) async fn stage<'a>(
         &self,
         partition: Partition<'a>,
         board: &'a Board,
@@ -54,7 +54,7 @@ impl Source {
     ) -> Result<Staged<'a>> {
         match self {
             Self::History(_) => Ok(Staged::begin(partition, board, windows).await?),
-            Self::States(states) => states.begin(partition, board, windows).await,
+            Self::States(states) => states.stage(partition, board, windows).await,
         }
     }
 

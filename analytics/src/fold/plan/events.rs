@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use engine::deployment::Deployment;
 use entity::archive::{archive_file, archive_mark};
 use entity::history::score_event;
+use polars::prelude::DataFrame;
 use ranking::board::Board;
 use ranking::commit::Head;
 use ranking::id::{MemberId, PartitionNo};
@@ -158,11 +159,7 @@ impl Writing<'_> {
 }
 
 /// Writes a file of a plan.
-pub(super) fn write_file(
-    dir: &Path,
-    path: &str,
-    frame: &mut polars::prelude::DataFrame,
-) -> Result<PlanFile> {
+pub(super) fn write_file(dir: &Path, path: &str, frame: &mut DataFrame) -> Result<PlanFile> {
     let to = dir.join(path);
     let mut write = || -> Result<()> {
         let file = fs::File::create(&to)?;

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use polars::prelude::{DataType, LazyFrame, col, len};
+use polars::prelude::{
+    Column, DataType, Field, Int64Chunked, IntoColumn, LazyFrame, Schema, col, len,
+};
 use ranking::board::{Board, Policy};
 use ranking::id::MemberId;
 use ranking::shard::Partitions;
@@ -38,8 +40,7 @@ pub(super) fn totals(
     let (events, high, low) = (number("events")?, number("high")?, number("low")?);
     let mut totals: BTreeMap<u16, (u64, i128)> = BTreeMap::new();
     for row in 0..counts.height() {
-        let at =
-            |column: &polars::prelude::Int64Chunked| column.get(row).context("a total is null");
+        let at = |column: &Int64Chunked| column.get(row).context("a total is null");
         // A gap between seasons has no place.
         let Ok(place) = usize::try_from(at(&place)?) else { continue };
         let count = window.rolling().map_or(1, |rolling| usize::from(rolling.count()));
@@ -62,17 +63,17 @@ pub(super) fn totals(
 /// Adds the partition of each row's member.
 fn with_partition(rows: LazyFrame, board: &Board, partitions: Partitions) -> LazyFrame {
     let board = board.clone();
-    let partition = move |members: polars::prelude::Column| {
+    let partition = move |members: Column| {
         let of = |member: Option<&str>| {
             let member = MemberId::new(member?).ok()?;
             Some(i64::from(partitions.of_member(&board, &member).0))
         };
-        let found: polars::prelude::Int64Chunked = members.str()?.iter().map(of).collect();
-        Ok(polars::prelude::IntoColumn::into_column(found))
+        let found: Int64Chunked = members.str()?.iter().map(of).collect();
+        Ok(found.into_column())
     };
-    let number = |schema: &polars::prelude::Schema, field: &polars::prelude::Field| {
+    let number = |schema: &Schema, field: &Field| {
         let field = same_type(schema, field)?;
-        Ok(polars::prelude::Field::new(field.name().clone(), DataType::Int64))
+        Ok(Field::new(field.name().clone(), DataType::Int64))
     };
     rows.with_column(col("member").map(partition, number).alias("partition"))
 }

@@ -12,7 +12,7 @@ use ranking::window::Period;
 
 use super::WindowStates;
 
-/// What the states of a partition add up to.
+/// The totals that the states of a partition have.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     events: i128,
