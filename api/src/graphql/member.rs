@@ -97,7 +97,7 @@ impl Member {
         if self.row.is_some() {
             return Ok(self.row.clone());
         }
-        price::pay(state(ctx), LookUp::Row(&self.key), price::member_row())?;
+        price::pay(state(ctx), LookUp::Row(&self.key), price::member_row()).await?;
         Ok(state(ctx).loaders.member(&self.key).await.ok().flatten())
     }
 

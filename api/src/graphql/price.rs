@@ -122,15 +122,16 @@ pub(crate) enum LookUp<'a> {
     Total(&'a Total),
 }
 
-/// Pays for a look-up that the request makes once.
+/// Pays for a look-up that the request makes once, and waits for a turn if that makes the request a
+/// heavy one.
 ///
 /// # Errors
 /// `LIMIT_EXCEEDED` if the request's points are spent.
-pub(crate) fn pay(state: &RequestState, look_up: LookUp<'_>, points: u64) -> Result<()> {
-    match state.loaders.is_new(&look_up) {
-        true => state.spend(points),
-        false => state.spend(REPEATED),
-    }
+pub(crate) async fn pay(state: &RequestState, look_up: LookUp<'_>, points: u64) -> Result<()> {
+    let is_new = state.loaders.is_new(&look_up);
+    state.spend(if is_new { points } else { REPEATED })?;
+    state.budget.turn().await;
+    Ok(())
 }
 
 /// Counts a total of a connection once a request: pays for its SELECTs before, and by the count for

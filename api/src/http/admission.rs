@@ -1,12 +1,13 @@
 //! Admission: how much work the process does at a time, and the budget of each request.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use engine::settings::RequestLimits;
 use engine::settings::traces::SPANS;
 use tokio::sync::Notify;
 
+use super::turns::Turning;
 use crate::error::{Error, ErrorCode, Result};
 
 /// The points up to which a request counts as light.
@@ -46,7 +47,9 @@ struct Lane {
 #[derive(Debug)]
 pub struct Budget {
     admission: Arc<Admission>,
-    is_heavy: bool,
+    is_heavy: AtomicBool,
+    /// Set if the request must go on in a turn once it has turned out heavy.
+    turning: Option<Arc<Turning>>,
     max: u64,
     spent: AtomicU64,
     /// The standings that its scores write.
@@ -123,7 +126,8 @@ impl Admission {
     fn budget(self: &Arc<Self>, points: u64, is_heavy: bool) -> Budget {
         Budget {
             admission: self.clone(),
-            is_heavy,
+            is_heavy: is_heavy.into(),
+            turning: None,
             max: self.budget_max,
             spent: AtomicU64::new(points),
             standings: AtomicU64::new(0),
@@ -199,6 +203,31 @@ impl Budget {
         self
     }
 
+    /// This budget, of a request that may go on in a turn.
+    pub fn turning(mut self, turning: Option<Arc<Turning>>) -> Self {
+        self.turning = turning;
+        self
+    }
+
+    /// Waits for a turn if the request has spent more than a light one, and is not in a turn.
+    pub async fn turn(&self) {
+        let Some(turning) = self.turning.as_ref().filter(|_| self.spent() > LIGHT_POINTS_MAX)
+        else {
+            return;
+        };
+        turning.turn().await;
+        if !self.is_heavy.swap(true, Ordering::SeqCst) {
+            let held = self.spent().max(RESERVED_POINTS);
+            self.admission.heavy.under_way.fetch_add(held, Ordering::SeqCst);
+            self.admission.light.under_way.fetch_sub(held, Ordering::SeqCst);
+            self.admission.light.wake();
+        }
+    }
+
+    fn lane(&self) -> &Lane {
+        self.admission.lane(self.is_heavy.load(Ordering::SeqCst))
+    }
+
     /// Spends points on work that is about to be done.
     ///
     /// # Errors
@@ -208,8 +237,7 @@ impl Budget {
         let fitting = |spent: u64| spent.checked_add(points).filter(|spent| *spent <= max);
         if let Ok(before) = self.spent.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fitting) {
             let (held, holds) = (before.max(RESERVED_POINTS), before + points);
-            let lane = self.admission.lane(self.is_heavy);
-            lane.under_way.fetch_add(holds.saturating_sub(held), Ordering::SeqCst);
+            self.lane().under_way.fetch_add(holds.saturating_sub(held), Ordering::SeqCst);
             return Ok(());
         }
         Err(Error::limit_exceeded(format!(
@@ -247,8 +275,7 @@ impl Budget {
 impl Drop for Budget {
     fn drop(&mut self) {
         let held = self.spent().max(RESERVED_POINTS);
-        let lane = self.admission.lane(self.is_heavy);
-        lane.under_way.fetch_sub(held, Ordering::SeqCst);
+        self.lane().under_way.fetch_sub(held, Ordering::SeqCst);
         self.admission.light.wake();
         self.admission.heavy.wake();
     }

@@ -13,6 +13,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, Semaphore, oneshot};
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::error::{Error, ErrorCode, Result};
@@ -34,6 +35,24 @@ thread_local! {
 /// wait for it.
 pub fn is_here() -> bool {
     IS_HEAVY.get()
+}
+
+/// The way of a request into a turn: it begins as a light one, and goes on there once it has turned
+/// out heavy.
+#[derive(Debug, Default)]
+pub struct Turning {
+    /// Cancelled once the request wants a turn.
+    due: CancellationToken,
+    /// Cancelled once it has one.
+    begun: CancellationToken,
+}
+
+impl Turning {
+    /// Asks for a turn, and waits for it.
+    pub async fn turn(&self) {
+        self.due.cancel();
+        self.begun.cancelled().await;
+    }
 }
 
 /// The threads of heavy requests: half as many as cores, and one at least.
@@ -70,6 +89,27 @@ impl Turns {
                 .expect("the system has threads");
         }
         Self { queue, places: Arc::new(Semaphore::new(requests_max)) }
+    }
+
+    /// Does some work, and goes on with it in a turn once it asks for one.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub async fn run_later<T: Send + 'static>(
+        &self,
+        mut work: impl Future<Output = T> + Unpin + Send + 'static,
+        turning: Arc<Turning>,
+    ) -> Result<T> {
+        tokio::select! {
+            biased;
+            () = turning.due.cancelled() => {}
+            done = &mut work => return Ok(done),
+        }
+        let begun = async move {
+            turning.begun.cancel();
+            work.await
+        };
+        self.run(begun).await
     }
 
     /// Does some work in turns. It is dropped when this future is.
@@ -147,6 +187,35 @@ mod tests {
         let going = async { go.send(8).unwrap() };
         let (done, ()) = tokio::join!(computing, going);
         assert_eq!(done.unwrap(), 8);
+    }
+
+    #[tokio::test]
+    async fn work_that_turns_out_heavy_goes_on_in_a_turn() {
+        let turns = one_thread();
+        let work = |turning: Arc<Turning>| {
+            Box::pin(async move {
+                let first = is_here();
+                // Parts of the work wait beside each other.
+                let part = async || {
+                    turning.turn().await;
+                    is_here()
+                };
+                let (second, third) = tokio::join!(part(), part());
+                (first, second, third)
+            })
+        };
+        let turning = Arc::new(Turning::default());
+        let done = turns.run_later(work(turning.clone()), turning).await.unwrap();
+        assert_eq!(done, (false, true, true));
+        let light = Box::pin(async { is_here() });
+        assert!(!turns.run_later(light, Arc::default()).await.unwrap());
+        // Where there is no place for it, it does not go on.
+        let forever = || Box::pin(turns.run(std::future::pending::<()>()));
+        let (mut one, mut other) = (forever(), forever());
+        assert!(futures::poll!(&mut one).is_pending() && futures::poll!(&mut other).is_pending());
+        let turning = Arc::new(Turning::default());
+        let refused = turns.run_later(work(turning.clone()), turning).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Unavailable);
     }
 
     #[tokio::test]

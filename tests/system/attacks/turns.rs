@@ -79,3 +79,38 @@ async fn all_requests_of_a_client_that_goes_on_to_spend_are_heavy() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_turn_out_heavy_go_on_in_turns() {
+    let server = Attacked::start_with(&[&UNRATED[..], &[FEW]].concat()).await;
+    boards::create(&server.api).await;
+    boards::fill(server.api.deployment(), "tie").await;
+    // Their text does not tell how many equals are counted.
+    let scores = |number: usize| {
+        let fields: String = (0..40)
+            .map(|of| format!("a{of}:scoreFor(percentile:{}.{of:0>2}{number:0>4})", 30 + of))
+            .collect();
+        Attack::query(
+            "scores among equals",
+            &format!("{{board(slug:\"tie\"){{standings{{{fields}}}}}}}"),
+        )
+    };
+    let first = |number: usize| {
+        let text =
+            format!("{{board(slug:\"tie\"){{standings{{top(first:{number}){{nodes{{rank}}}}}}}}}}");
+        Attack::query("the first ones", &text)
+    };
+    let mut round = 0;
+    until("a request that turned out heavy is refused", async || {
+        round += 1;
+        let heavy = (0..30).map(|of| scores(round * 30 + of)).collect();
+        let light = (1..7).map(|of| first(10 * (round % 9) + of)).collect();
+        let (heavy, light) = join(send_all(&server, heavy), send_all(&server, light)).await;
+        assert!(!light.iter().any(is_refused));
+        assert!(heavy.iter().filter(|reply| !is_refused(reply)).count() >= 4);
+        heavy.iter().any(is_refused).then_some(())
+    })
+    .await;
+    let known = (0..8).map(|of| scores(9000 + of).as_admin()).collect();
+    assert!(!send_all(&server, known).await.iter().any(is_refused));
+}

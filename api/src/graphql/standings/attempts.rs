@@ -40,7 +40,7 @@ impl Standings {
         };
         let id = StandingsId::of(board, "", counts, period);
         let read = Arc::new(Read::new(&app(ctx).deployment.store, board, id, period.clone()));
-        price::pay(state(ctx), LookUp::Entry(&read.id, &member), price::entries(&read, 1))?;
+        price::pay(state(ctx), LookUp::Entry(&read.id, &member), price::entries(&read, 1)).await?;
         let place = Place { standings: read.clone(), key: member };
         let found = match is_hidden(ctx, place.key.as_str()).await {
             // As for one that there is not.

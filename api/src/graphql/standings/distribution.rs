@@ -74,7 +74,7 @@ pub(crate) async fn distribution(
         .at("buckets"));
     }
     let price = price::distribution(read, u64::from(buckets.unsigned_abs()));
-    price::pay(state(ctx), LookUp::Distribution(&read.id, buckets), price)?;
+    price::pay(state(ctx), LookUp::Distribution(&read.id, buckets), price).await?;
     let size = standings.count(ctx).await?;
     let Some((low, high)) = ends(ctx, standings, size).await? else {
         return Ok(vec![]);

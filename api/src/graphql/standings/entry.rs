@@ -135,7 +135,7 @@ impl Entry {
             RankMethod::Dense => {
                 let position = self.found.position;
                 let depth = LookUp::Dense(&read.id, position.checked_ilog2().unwrap_or(0));
-                price::pay(state(ctx), depth, price::dense(app(ctx), read, position))?;
+                price::pay(state(ctx), depth, price::dense(app(ctx), read, position)).await?;
                 let bound = Bound { standings: read.clone(), key: Some(self.found.key) };
                 state(ctx).loaders.better_scores(bound).await?
             }
@@ -185,7 +185,7 @@ impl Entry {
             return Ok(None);
         }
         let look_up = LookUp::Metadata(&read.id, &self.member);
-        price::pay(state(ctx), look_up, price::metadata())?;
+        price::pay(state(ctx), look_up, price::metadata()).await?;
         let key = (self.member.clone(), self.found.key);
         let of = EntryMaker { board: board.clone(), standings: read.clone(), key };
         Ok(state(ctx).loaders.metadata(of).await?.map(Json))

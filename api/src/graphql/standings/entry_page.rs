@@ -80,7 +80,8 @@ impl Standings {
 
     /// The number of entries, by the loader of the request.
     pub(crate) async fn count(&self, ctx: &Context<'_>) -> crate::error::Result<u64> {
-        price::pay(state(ctx), LookUp::Size(&self.read.id), price::size(app(ctx), &self.read))?;
+        price::pay(state(ctx), LookUp::Size(&self.read.id), price::size(app(ctx), &self.read))
+            .await?;
         state(ctx).loaders.count(Bound { standings: self.read.clone(), key: None }).await
     }
 
@@ -92,7 +93,7 @@ impl Standings {
         limit: usize,
     ) -> crate::error::Result<(Arc<[RankedEntry]>, Instant)> {
         let price = price::page_at(app(ctx), &self.read, position, limit);
-        price::pay(state(ctx), LookUp::Page(&self.read.id, position, limit), price)?;
+        price::pay(state(ctx), LookUp::Page(&self.read.id, position, limit), price).await?;
         state(ctx).loaders.page(&self.read, position, limit).await
     }
 
@@ -105,7 +106,7 @@ impl Standings {
         if is_hidden(ctx, member.as_str()).await {
             // It costs as much as one that there is not.
             let price = price::entries(&self.read, 1);
-            price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price)?;
+            price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price).await?;
             price::pay_position(ctx, &self.read, 0)?;
             return Ok(None);
         }
@@ -119,7 +120,7 @@ impl Standings {
         member: MemberId,
     ) -> crate::error::Result<Option<Entry>> {
         let price = price::entries(&self.read, 1);
-        price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price)?;
+        price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price).await?;
         let place = Place { standings: self.read.clone(), key: member.clone() };
         let found = state(ctx).loaders.entry(place).await?;
         price::pay_position(ctx, &self.read, found.as_ref().map_or(0, |found| found.position))?;
@@ -136,7 +137,7 @@ impl Standings {
     ) -> crate::error::Result<Vec<Entry>> {
         let _reading = state(ctx).loaders.reading();
         let price = price::around(app(ctx), &self.read, above + below);
-        price::pay(state(ctx), LookUp::Around(&self.read.id, &member, above, below), price)?;
+        price::pay(state(ctx), LookUp::Around(&self.read.id, &member, above, below), price).await?;
         if is_hidden(ctx, member.as_str()).await {
             return Ok(vec![]);
         }

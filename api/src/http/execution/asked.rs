@@ -30,6 +30,7 @@ use crate::http::persisted::QueryHash;
 use crate::http::rates::Account;
 use crate::http::response::{Answer, MediaType, Room, fields, refuse, reject, server_error};
 use crate::http::slow::Timed;
+use crate::http::turns::Turning;
 use crate::loader::Loaders;
 use crate::metrics::METRICS;
 use crate::traces::request::name_operation;
@@ -99,26 +100,31 @@ impl Asked {
         }
         let began = Instant::now();
         let is_costly = checked.cost.points > LIGHT_POINTS_MAX;
-        let begins_turns = is_costly && !is_known(self.principal.as_deref()) && !self.in_turns;
+        let may_turn = !is_known(self.principal.as_deref()) && !self.in_turns;
+        let begins_turns = is_costly && may_turn;
         let (seconds, answer) = match checked.kind {
             // A mutation goes on when its client leaves: what it commits counts, and the client may
             // ask for it again.
             OperationType::Mutation => {
                 let gone = CancellationToken::new();
                 let _here = gone.clone().drop_guard();
-                let running = self.run(service, checked, Some(gone), span.clone());
+                let running = self.run(service, checked, (Some(gone), None), span.clone());
                 let task = tokio::spawn(running.in_current_span().instrument(span));
                 let answer = async { task.await.map_err(|error| Error::internal(&error)) };
                 (&METRICS.mutation_seconds, within(REQUEST_TIMEOUT, answer).await)
             }
             _ => {
                 let timeout = service.query_timeout;
-                let turns = service.clone();
-                let running = Box::pin(self.run(service, checked, None, span.clone()));
+                let of_turns = service.clone();
+                let turns = &of_turns.turns;
+                let turning = (may_turn && !begins_turns).then(Arc::<Turning>::default);
+                let of_run = (None, turning.clone());
+                let running = Box::pin(self.run(service, checked, of_run, span.clone()));
                 let answer = async {
-                    match begins_turns {
-                        true => turns.turns.run(running.instrument(span)).await,
-                        false => Ok(running.await),
+                    match turning {
+                        _ if begins_turns => turns.run(running.instrument(span)).await,
+                        Some(turning) => turns.run_later(running, turning).await,
+                        None => Ok(running.await),
                     }
                 };
                 (&METRICS.query_seconds, within(timeout, answer).await)
@@ -137,7 +143,7 @@ impl Asked {
         self,
         service: Service,
         checked: Checked,
-        gone: Option<CancellationToken>,
+        (gone, turning): (Option<CancellationToken>, Option<Arc<Turning>>),
         span: Span,
     ) -> Answer {
         let good_until = GoodUntil::new(Instant::now() + service.app.cache_age);
@@ -153,7 +159,7 @@ impl Asked {
                     Err(error) => return Answer::busy(&error),
                 },
             };
-            let budget = Arc::new(budget);
+            let budget = Arc::new(budget.turning(turning));
             let changes = Arc::new(Changes::default());
             let state = RequestState {
                 now_ms: service.app.deployment.clock.now_ms(),
