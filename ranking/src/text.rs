@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 const MARKS_MAX: usize = 5;
 
 /// The most tags in a row: those of a flag, such as that of a region, and their end.
-const TAGS_MAX: usize = 7;
+const FLAG_TAGS_MAX: usize = 7;
 
 /// Characters that change the order in which others are shown (`Bidi_Control`).
 const BIDI_CONTROLS: [(char, char); 4] = [
@@ -126,7 +126,7 @@ fn belongs(characters: &[char], index: usize) -> bool {
             let tags = characters[..index].iter().rev().take_while(|&&each| is_in(each, TAGS));
             let tags = tags.count();
             let base = index.checked_sub(tags + 1).map(|base| characters[base]);
-            tags < TAGS_MAX && base == Some('\u{1F3F4}')
+            tags < FLAG_TAGS_MAX && base == Some('\u{1F3F4}')
         }
         _ => false,
     }
@@ -235,7 +235,7 @@ mod tests {
             }
         }
         let flag = |tags: usize| format!("\u{1F3F4}{}", "\u{E0067}".repeat(tags));
-        assert!(is_presentable(&flag(TAGS_MAX)) && !is_presentable(&flag(TAGS_MAX + 1)));
+        assert!(is_presentable(&flag(FLAG_TAGS_MAX)) && !is_presentable(&flag(FLAG_TAGS_MAX + 1)));
         let marked = |marks: usize| format!("a{}b", "\u{301}".repeat(marks));
         assert!(is_presentable(&marked(MARKS_MAX)) && !is_presentable(&marked(MARKS_MAX + 1)));
     }

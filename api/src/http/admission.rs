@@ -1,14 +1,17 @@
 //! Admission: how much work the process does at a time, and the budget of each request.
 
+mod budget;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use engine::settings::RequestLimits;
 use engine::settings::traces::SPANS;
 use tokio::sync::Notify;
 
-use super::turns::Turning;
 use crate::error::{Error, ErrorCode, Result};
+
+pub use budget::Budget;
 
 /// The points up to which a request counts as light.
 pub const LIGHT_POINTS_MAX: u64 = 2000;
@@ -40,20 +43,6 @@ struct Lane {
     waiting: AtomicUsize,
     /// Wakes the first request.
     room: Notify,
-}
-
-/// The budget of an admitted request: what it may still cost. The points that it has spent are
-/// under way until it is dropped.
-#[derive(Debug)]
-pub struct Budget {
-    admission: Arc<Admission>,
-    is_heavy: AtomicBool,
-    /// Set if the request must go on in a turn once it has turned out heavy.
-    turning: Option<Arc<Turning>>,
-    max: u64,
-    spent: AtomicU64,
-    /// The standings that its scores write.
-    standings: AtomicU64,
 }
 
 impl Admission {
@@ -110,28 +99,17 @@ impl Admission {
                 }
             }
         }
-        Ok(self.budget(points, is_heavy))
+        Ok(Budget::new(self.clone(), points, is_heavy))
     }
 
     /// Enters without waiting, whatever is under way.
     pub fn enter_at_once(self: &Arc<Self>, points: u64) -> Budget {
         self.light.under_way.fetch_add(points.max(RESERVED_POINTS), Ordering::SeqCst);
-        self.budget(points, false)
+        Budget::new(self.clone(), points, false)
     }
 
     fn lane(&self, is_heavy: bool) -> &Lane {
         if is_heavy { &self.heavy } else { &self.light }
-    }
-
-    fn budget(self: &Arc<Self>, points: u64, is_heavy: bool) -> Budget {
-        Budget {
-            admission: self.clone(),
-            is_heavy: is_heavy.into(),
-            turning: None,
-            max: self.budget_max,
-            spent: AtomicU64::new(points),
-            standings: AtomicU64::new(0),
-        }
     }
 
     /// Heavy requests enter while all under way are within half of the points, and take no more
@@ -193,91 +171,6 @@ impl Drop for Waiting<'_> {
         self.admission.waiting_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
         // There may be room for the next one.
         self.lane.wake();
-    }
-}
-
-impl Budget {
-    /// This budget, of at most so many points.
-    pub fn at_most(mut self, points: u64) -> Self {
-        self.max = self.max.min(points);
-        self
-    }
-
-    /// This budget, of a request that may go on in a turn.
-    pub fn turning(mut self, turning: Option<Arc<Turning>>) -> Self {
-        self.turning = turning;
-        self
-    }
-
-    /// Waits for a turn if the request has spent more than a light one, and is not in a turn.
-    pub async fn turn(&self) {
-        let Some(turning) = self.turning.as_ref().filter(|_| self.spent() > LIGHT_POINTS_MAX)
-        else {
-            return;
-        };
-        turning.turn().await;
-        if !self.is_heavy.swap(true, Ordering::SeqCst) {
-            let held = self.spent().max(RESERVED_POINTS);
-            self.admission.heavy.under_way.fetch_add(held, Ordering::SeqCst);
-            self.admission.light.under_way.fetch_sub(held, Ordering::SeqCst);
-            self.admission.light.wake();
-        }
-    }
-
-    fn lane(&self) -> &Lane {
-        self.admission.lane(self.is_heavy.load(Ordering::SeqCst))
-    }
-
-    /// Spends points on work that is about to be done.
-    ///
-    /// # Errors
-    /// `LIMIT_EXCEEDED` if the request would cost more than one may.
-    pub fn spend(&self, points: u64) -> Result<()> {
-        let max = self.max;
-        let fitting = |spent: u64| spent.checked_add(points).filter(|spent| *spent <= max);
-        if let Ok(before) = self.spent.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fitting) {
-            let (held, holds) = (before.max(RESERVED_POINTS), before + points);
-            self.lane().under_way.fetch_add(holds.saturating_sub(held), Ordering::SeqCst);
-            return Ok(());
-        }
-        Err(Error::limit_exceeded(format!(
-            "this request costs more than {max} points; ask for less at once"
-        )))
-    }
-
-    /// Notes that scores of the request write so many standings, unless that makes more than `max`
-    /// in all.
-    ///
-    /// # Errors
-    /// The sum that is too large.
-    pub fn write(&self, standings: u64, max: u64) -> Result<(), u64> {
-        let fitting = |so_far: u64| so_far.checked_add(standings).filter(|sum| *sum <= max);
-        let written = self.standings.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fitting);
-        written.map(|_| ()).map_err(|so_far| so_far.saturating_add(standings))
-    }
-
-    /// The standings that its scores write.
-    pub fn standings(&self) -> u64 {
-        self.standings.load(Ordering::SeqCst)
-    }
-
-    /// The points spent.
-    pub fn spent(&self) -> u64 {
-        self.spent.load(Ordering::SeqCst)
-    }
-
-    /// The points that a request may spend.
-    pub fn max(&self) -> u64 {
-        self.max
-    }
-}
-
-impl Drop for Budget {
-    fn drop(&mut self) {
-        let held = self.spent().max(RESERVED_POINTS);
-        self.lane().under_way.fetch_sub(held, Ordering::SeqCst);
-        self.admission.light.wake();
-        self.admission.heavy.wake();
     }
 }
 

@@ -137,7 +137,9 @@ impl Serving {
         };
         let mut entrances = vec![(listeners.main.into_std()?, Arc::new(entrance))];
         if let Some(listener) = listeners.operations {
-            let places = Places::new(OPERATIONS_CONNECTIONS_MAX, OPERATIONS_CONNECTIONS_MAX);
+            // One address leaves places for probes from others.
+            let of_address = OPERATIONS_CONNECTIONS_MAX / 2;
+            let places = Places::new(OPERATIONS_CONNECTIONS_MAX, of_address);
             let entrance = Entrance { places, main: None, operations: Some(of_operations) };
             entrances.push((listener.into_std()?, Arc::new(entrance)));
         }

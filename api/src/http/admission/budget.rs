@@ -1,0 +1,119 @@
+//! The budget of a request: the points that it may still cost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::{Admission, LIGHT_POINTS_MAX, Lane, RESERVED_POINTS};
+use crate::error::{Error, Result};
+use crate::http::turns::Turning;
+
+/// The budget of an admitted request: what it may still cost. The points that it has spent are
+/// under way until it is dropped.
+#[derive(Debug)]
+pub struct Budget {
+    admission: Arc<Admission>,
+    is_heavy: AtomicBool,
+    /// Set if the request must go on in a turn once it has turned out heavy.
+    turning: Option<Arc<Turning>>,
+    max: u64,
+    spent: AtomicU64,
+    /// The standings that its scores write.
+    standings: AtomicU64,
+}
+
+impl Budget {
+    /// That of a request that enters, and has spent so many points on its text.
+    pub(super) fn new(admission: Arc<Admission>, points: u64, is_heavy: bool) -> Self {
+        Self {
+            is_heavy: is_heavy.into(),
+            turning: None,
+            max: admission.budget_max,
+            spent: AtomicU64::new(points),
+            standings: AtomicU64::new(0),
+            admission,
+        }
+    }
+
+    /// This budget, of at most so many points.
+    pub fn at_most(mut self, points: u64) -> Self {
+        self.max = self.max.min(points);
+        self
+    }
+
+    /// This budget, of a request that may go on in a turn.
+    pub fn turning(mut self, turning: Option<Arc<Turning>>) -> Self {
+        self.turning = turning;
+        self
+    }
+
+    /// Waits for a turn if the request has spent more than a light one, and is not in a turn.
+    pub async fn turn(&self) {
+        let Some(turning) = self.turning.as_ref().filter(|_| self.spent() > LIGHT_POINTS_MAX)
+        else {
+            return;
+        };
+        turning.turn().await;
+        if !self.is_heavy.swap(true, Ordering::SeqCst) {
+            let held = self.spent().max(RESERVED_POINTS);
+            self.admission.heavy.under_way.fetch_add(held, Ordering::SeqCst);
+            self.admission.light.under_way.fetch_sub(held, Ordering::SeqCst);
+            self.admission.light.wake();
+        }
+    }
+
+    fn lane(&self) -> &Lane {
+        self.admission.lane(self.is_heavy.load(Ordering::SeqCst))
+    }
+
+    /// Spends points on work that is about to be done.
+    ///
+    /// # Errors
+    /// `LIMIT_EXCEEDED` if the request would cost more than one may.
+    pub fn spend(&self, points: u64) -> Result<()> {
+        let max = self.max;
+        let fitting = |spent: u64| spent.checked_add(points).filter(|spent| *spent <= max);
+        if let Ok(before) = self.spent.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fitting) {
+            let (held, holds) = (before.max(RESERVED_POINTS), before + points);
+            self.lane().under_way.fetch_add(holds.saturating_sub(held), Ordering::SeqCst);
+            return Ok(());
+        }
+        Err(Error::limit_exceeded(format!(
+            "this request costs more than {max} points; ask for less at once"
+        )))
+    }
+
+    /// Notes that scores of the request write so many standings, unless that makes more than `max`
+    /// in all.
+    ///
+    /// # Errors
+    /// The sum that is too large.
+    pub fn write(&self, standings: u64, max: u64) -> Result<(), u64> {
+        let fitting = |so_far: u64| so_far.checked_add(standings).filter(|sum| *sum <= max);
+        let written = self.standings.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fitting);
+        written.map(|_| ()).map_err(|so_far| so_far.saturating_add(standings))
+    }
+
+    /// The standings that its scores write.
+    pub fn standings(&self) -> u64 {
+        self.standings.load(Ordering::SeqCst)
+    }
+
+    /// The points spent.
+    pub fn spent(&self) -> u64 {
+        self.spent.load(Ordering::SeqCst)
+    }
+
+    /// The points that a request may spend.
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        let held = self.spent().max(RESERVED_POINTS);
+        self.lane().under_way.fetch_sub(held, Ordering::SeqCst);
+        self.admission.light.wake();
+        self.admission.heavy.wake();
+    }
+}
