@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run analytics install check ingest test test-all test-redis brokers test-brokers test-kafka test-lake deb test-deb faults soak bench lint advisories build node web
+.PHONY: help run analytics install check ingest test test-all test-redis brokers test-brokers test-kafka test-lake test-spark deb test-deb faults soak bench lint advisories build node web
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 PREFIX ?= $(HOME)/.cargo
@@ -66,6 +66,13 @@ define python
 	fi
 endef
 
+# $(protoc): installs the compiler of protocol buffers and its files where they are missing.
+define protoc
+	if ! [ -e "$$(dirname "$$(command -v protoc || echo none/none)")/../include/google/protobuf/any.proto" ]; then
+		$(call install,any.proto,protobuf-compiler libprotobuf-dev,protobuf)
+	fi
+endef
+
 # $(call tool,crate,version): installs a program of cargo's, built in a directory of its own so as not to disturb ours.
 define tool
 	if [ "$$("$(TOOLS)/bin/$(1)" --version 2>/dev/null | awk '{ print $$NF }')" != $(2) ]; then
@@ -86,8 +93,9 @@ run: build ## builds the server, loads the demo, and serves on http://127.0.0.1:
 build: web ## builds the server, laurel, with its pages
 	cargo build --release --locked -p api
 
-analytics: ## builds the batch jobs, laurel-analytics: 10 to 20 minutes the first time
-	cargo build --release --locked -p analytics
+analytics: ## builds the batch jobs, laurel-analytics: 10 to 20 minutes the first time; SPARK=1 with a client of Spark Connect
+	@$(if $(SPARK),$(protoc))
+	cargo build --release --locked -p analytics $(if $(SPARK),--features spark)
 
 ingest: ## builds laurel-ingest, which takes scores from queues, and events to them; KAFKA_TLS=1 with TLS and SCRAM to Kafka
 	@$(compiler)
@@ -218,6 +226,26 @@ test-kafka: ## the tests of queues on tansu in place of Kafka, with everything a
 	cargo build --locked -p api -p analytics -p ingest
 	export LAUREL_TEST_TANSU="$(TOOLS)/bin/tansu"
 	LAUREL_TEST_BROKERS=1 LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=2 cargo test --locked -p tests --test system -- queues::kafka queues::crashes queues::formats
+
+# The download has 435 MiB.
+test-spark: ## folds on a cluster of Apache Spark 4.3 with processes killed, and on Sail, by our own client; T=killed for some
+	@$(call install,redis-server,redis-server,redis)
+	$(call install,java,openjdk-17-jre-headless,openjdk@17)
+	$(python)
+	$(postgresql)
+	$(protoc)
+	place="$(TOOLS)/spark"
+	if ! [ "$$place/installed" -nt tests/engines/spark.txt ]; then
+		echo "installing Spark"
+		rm -rf "$$place"
+		mkdir -p "$$place"
+		python3 -m pip download --quiet --no-deps --no-binary :all: --require-hashes -r tests/engines/spark.txt --dest "$$place"
+		tar -xzf "$$place"/pyspark-*.tar.gz -C "$$place" --strip-components 1
+		rm "$$place"/pyspark-*.tar.gz
+		touch "$$place/installed"
+	fi
+	cargo build --locked --workspace --features analytics/spark
+	LAUREL_TEST_SPARK="$$place/deps" LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=1 cargo test --locked -p tests --test system -- $(or $(T),fold_spark)
 
 # LAST, CALM, RECOVERY and AWAY are described in docs/explanation/reliability.md.
 # PROFILE=release needs a release build of analytics.

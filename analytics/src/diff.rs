@@ -34,19 +34,20 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use engine::deployment::Deployment;
 use engine::job::part::Part;
 use entity::board;
 use entity::integrity::{integrity_finding, integrity_proof, integrity_run};
 use entity::sql::insert_chunked;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use ranking::id::PartitionNo;
 use sea_orm::{ConnectionTrait, IntoActiveModel};
 use tokio::sync::OnceCell;
 
 use crate::diff::finding::{Finding, What, name_wrong_windows};
 use crate::find_boards;
+use crate::fold::load::{CheckedStates, StatesArguments};
 use crate::job::Job;
 use crate::job::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
 use at_rest::{AtRest, boards_at_rest};
@@ -80,7 +81,7 @@ pub struct Arguments {
     pub(crate) repair: bool,
     /// The reference to compare with: the history (the default), or the all-time rows of standing
     /// in SQL, which are compared with Redis only and need no history.
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, conflicts_with = "plan")]
     against: Option<Against>,
     /// Fold the history of every partition, including those that digests and sums would prove
     /// clean.
@@ -89,8 +90,13 @@ pub struct Arguments {
     /// The part to compare, K/N: of N processes on any machines, each with its own K from 0 to
     /// N - 1, each compares its share of the partitions, and repairs it with --repair. All parts
     /// are one run. A part that ended early is run again, and the others need not be.
-    #[arg(long, value_name = "K/N")]
+    #[arg(long, value_name = "K/N", conflicts_with = "plan")]
     pub(crate) part: Option<Part>,
+    #[command(flatten)]
+    states: StatesArguments,
+    /// The states of --plan, once they are checked.
+    #[arg(skip)]
+    checked: Option<Arc<CheckedStates>>,
     /// Assume that Redis has no other clients: dump sorted sets of any size with one command each,
     /// which is faster but blocks Redis.
     #[arg(long)]
@@ -136,12 +142,18 @@ impl Compared {
 }
 
 /// Compares boards, repairs what differs if asked to, and stores the run and its findings in SQL.
-pub async fn diff(deployment: &Deployment, arguments: &Arguments) -> Result<Found> {
+pub async fn diff(deployment: &Deployment, mut arguments: Arguments) -> Result<Found> {
     let began = Instant::now();
     let rows = find_boards(deployment, arguments.board.as_deref()).await?;
+    if let Some(plan) = arguments.states.plan() {
+        let [row] = &rows[..] else {
+            bail!("{} is a plan of one board: name it with --board", plan.display());
+        };
+        arguments.checked = arguments.states.checked(deployment, row).boxed().await?;
+    }
     let one = arguments.board.as_ref().and_then(|_| rows.first()).map(|row| row.no);
     let job = Arc::new(Job::begin(deployment, entity::job::DIFF, one).await?);
-    let outcome = run(deployment, arguments, &rows, one, &job).await;
+    let outcome = run(deployment, &arguments, &rows, one, &job).await;
     let found = outcome.map(|outcome| Found { seconds: began.elapsed().as_secs_f64(), ..outcome });
     job.end(found).await
 }
@@ -281,8 +293,9 @@ async fn compare_once(
     let parts: Vec<(usize, PartitionNo)> = parts.collect();
     let options = Options {
         is_history: arguments.against != Some(Against::Standings),
-        may_be_proven: !arguments.full && !scope.is_again(),
+        may_be_proven: !arguments.full && arguments.checked.is_none() && !scope.is_again(),
         is_exclusive: arguments.exclusive,
+        states: arguments.checked.clone(),
     };
     // The parts of a board share what was read before the first of them.
     let mut proving: (usize, Arc<OnceCell<Proving>>) = Default::default();
@@ -292,6 +305,7 @@ async fn compare_once(
         }
         let keys = keys.of(boards[place].1.no, no);
         let (deployment, job, proving) = (deployment.clone(), job.clone(), proving.1.clone());
+        let options = options.clone();
         compare_part(deployment, boards[place].clone(), no, keys, proving, options, job)
     };
     job.part(0, parts.len());
@@ -318,12 +332,14 @@ async fn compare_once(
 }
 
 /// How parts are compared.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Options {
     /// True if the reference is the history.
     is_history: bool,
     may_be_proven: bool,
     is_exclusive: bool,
+    /// The states of an engine, in place of the history.
+    states: Option<Arc<CheckedStates>>,
 }
 
 /// Compares a board's part in one partition.
@@ -342,6 +358,7 @@ async fn compare_part(
         board: &board,
         keys: &keys,
         is_exclusive: options.is_exclusive,
+        states: options.states.as_ref(),
         job: &job,
     };
     let mut compared = Compared::default();

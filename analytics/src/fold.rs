@@ -5,6 +5,7 @@ pub(crate) mod check;
 mod drawn;
 pub(crate) mod load;
 pub(crate) mod plan;
+pub(crate) mod run;
 pub(crate) mod sql;
 mod states;
 #[cfg(test)]
@@ -27,6 +28,8 @@ pub enum FoldCommand {
     Plan(On<plan::make::Arguments>),
     /// Prints a statement for each window of a plan. It needs no store.
     Sql(Alone<sql::Arguments>),
+    /// Lets an engine run the statements of a plan, over Spark Connect. It needs no store.
+    Run(Alone<run::Arguments>),
     /// Checks an engine's answers to the statements of a plan, and changes nothing. It needs no
     /// store.
     Check(Alone<check::Arguments>),
@@ -42,7 +45,7 @@ pub async fn plan(
     json: bool,
 ) -> Result<()> {
     let board = find_board(deployment, &arguments.board).await?;
-    print_outcome(json, &plan::make::make(deployment, &board, arguments).boxed().await?)
+    print_outcome(json, &plan::make::make(deployment, &board, &arguments.out).boxed().await?)
 }
 
 /// Runs a command that needs no store, until it is done or a signal stops it.
@@ -50,16 +53,24 @@ pub async fn plan(
 /// # Errors
 /// Those of the command.
 pub async fn run_alone(mut stop: Stop, command: FoldCommand, json: bool) -> Result<()> {
-    let working = spawn_blocking(move || match command {
-        FoldCommand::Sql(job) => sql::print(&job.own, json),
-        FoldCommand::Check(job) => print_outcome(json, &check::check(&job.own)?),
-        FoldCommand::Plan(_) => unreachable!("it needs stores"),
-    });
-    tokio::select! {
-        done = working => done?,
-        why = stop.wait() => {
-            eprintln!("error: {why}");
-            std::process::exit(1)
+    let working = async move {
+        if let FoldCommand::Run(job) = command {
+            return print_outcome(json, &run::run(&job.own).await?);
         }
-    }
+        let working = spawn_blocking(move || match command {
+            FoldCommand::Sql(job) => sql::print(&job.own, json),
+            FoldCommand::Check(job) => print_outcome(json, &check::check(&job.own)?),
+            FoldCommand::Plan(_) | FoldCommand::Run(_) => unreachable!("they are done elsewhere"),
+        });
+        working.await?
+    };
+    let mut working = Box::pin(working);
+    let why = tokio::select! {
+        done = &mut working => return done,
+        why = stop.wait() => why,
+    };
+    // An engine is told to stop.
+    drop(working);
+    eprintln!("error: {why}");
+    std::process::exit(1)
 }

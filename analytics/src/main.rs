@@ -115,8 +115,8 @@ enum Command {
     /// Verifies a history file against signed checkpoints. It needs no store. Exit status 3 if the
     /// history is not what the checkpoints say.
     Verify(Alone<chain::verify::Arguments>),
-    /// Folds a board on an engine such as Spark, in steps: a plan, a statement for each window, a
-    /// check of the engine's states. `rebuild --plan` loads them.
+    /// Folds a board on an engine such as Spark, in steps: a plan, a statement for each window, their
+    /// run, a check of the engine's states. `rebuild --plan` loads them.
     #[command(subcommand)]
     Fold(fold::FoldCommand),
     /// Writes synthetic events to a CSV, NDJSON or Parquet file that import takes. It needs no
@@ -181,6 +181,7 @@ impl Command {
             Self::History(job) => on(job),
             Self::Fold(fold::FoldCommand::Plan(job)) => on(job),
             Self::Fold(fold::FoldCommand::Sql(job)) => (&job.output, &job.log, None),
+            Self::Fold(fold::FoldCommand::Run(job)) => (&job.output, &job.log, None),
             Self::Fold(fold::FoldCommand::Check(job)) => (&job.output, &job.log, None),
             Self::Verify(job) => (&job.output, &job.log, None),
             Self::Generate(job) => (&job.output, &job.log, None),
@@ -273,7 +274,7 @@ async fn work(deployment: &Deployment, command: Command, json: bool) -> Result<E
     match command {
         Command::Rebuild(job) => rebuild(deployment, &job.own, json).boxed().await?,
         Command::Diff(job) => {
-            return compare(deployment, &job.own, json).boxed().await;
+            return compare(deployment, job.own, json).boxed().await;
         }
         Command::Roll(_) => print_outcome(json, &upkeep::roll(deployment).await?)?,
         Command::Seal(_) => print_outcome(json, &upkeep::seal(deployment).await?)?,
@@ -330,9 +331,7 @@ async fn rebuild(deployment: &Deployment, own: &RebuildArguments, json: bool) ->
     } else if let Some(part) = own.part {
         let rebuilding = rebuild::shared::rebuild_part(deployment, &board, own.window, part);
         print_outcome(json, &rebuilding.boxed().await?)?;
-    } else if let Some(of) = own.plan.as_deref().zip(own.states.as_deref()) {
-        let states = fold::load::CheckedStates::new(deployment, &board, of, own.members);
-        let states = states.boxed().await?;
+    } else if let Some(states) = own.states.checked(deployment, &board).boxed().await? {
         let rebuilt = rebuild::rebuild_from(deployment, &board, states).boxed().await?;
         print_outcome(json, &rebuilt)?;
     } else {
@@ -345,12 +344,12 @@ async fn rebuild(deployment: &Deployment, own: &RebuildArguments, json: bool) ->
 /// Compares boards, or a part of them.
 async fn compare(
     deployment: &Deployment,
-    arguments: &diff::Arguments,
+    arguments: diff::Arguments,
     json: bool,
 ) -> Result<ExitCode> {
     let is_clean = match arguments.part {
         Some(part) => {
-            let done = diff::shared::diff_part(deployment, arguments, part).await?;
+            let done = diff::shared::diff_part(deployment, &arguments, part).await?;
             print_outcome(json, &done)?;
             done.own.is_clean()
         }

@@ -5,7 +5,7 @@ usage: python3 engine.py PLACE datafusion|sail
 PLACE is the directory of the packages in requirements.txt, which are installed there once.
 Each line of standard input is a request as JSON. It has `events`, `periods` and `statements`, each
 with `sql` and `out`; or `spoil`, the path of a file, and `how` to make it wrong. Each gets a line:
-`done`, or what went wrong. Sail is a server of Spark Connect in a thread of this process.
+`done`, or what went wrong; `ask` for the `url` of Sail gets that. Sail is a server of Spark Connect in a thread of this process.
 """
 
 import fcntl
@@ -70,6 +70,7 @@ def sail():
 
     # The server ends with the last name of it.
     run.server = server
+    run.url = f"sc://127.0.0.1:{port}"
     return run
 
 
@@ -101,8 +102,9 @@ def spoil(request):
     elif how == "key":
         first["key"] = -1
     elif how == "partition":
-        other = [row["partition"] for row in rows if row["partition"] != first["partition"]]
-        first["partition"] = other[0]
+        # The partition that it goes to is checked before the one that lacks it.
+        last = max(rows, key=lambda row: row["partition"])
+        last["partition"] = min(row["partition"] for row in rows)
     elif how == "stranger":
         first["partition"] += 1000
     elif how == "swapped":
@@ -129,8 +131,13 @@ def main():
     for line in sys.stdin:
         try:
             request = json.loads(line)
-            spoil(request) if "spoil" in request else run(request)
             answer = "done"
+            if "ask" in request:
+                answer = getattr(run, request["ask"])
+            elif "spoil" in request:
+                spoil(request)
+            else:
+                run(request)
         except Exception as error:
             answer = " ".join(str(error).split()) or repr(error)
         print(answer, flush=True)

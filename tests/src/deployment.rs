@@ -383,12 +383,16 @@ pub async fn settle(stores: &engine::deployment::Deployment) {
     }
 }
 
+/// How long a private redis-server may take to end.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
+
 impl Drop for Deployment {
     fn drop(&mut self) {
         // The private redis-server outlives a process that was killed.
         if let Servers::None = self.servers
             && let Ok(client) = redis::Client::open(self.redis_url())
-            && let Ok(mut connection) = client.get_connection()
+            && let Ok(mut connection) = client.get_connection_with_timeout(SHUTDOWN_TIMEOUT)
+            && connection.set_read_timeout(Some(SHUTDOWN_TIMEOUT)).is_ok()
         {
             let _ = redis::cmd("SHUTDOWN").arg("NOSAVE").query::<()>(&mut connection);
         }

@@ -69,16 +69,25 @@ impl Engine {
         states
     }
 
+    /// The address of Sail as a server of Spark Connect.
+    pub fn url(&mut self) -> String {
+        self.answer(&json!({ "ask": "url" }))
+    }
+
     /// Makes a file of states wrong.
     pub fn spoil(&mut self, path: &Path, how: &str, unit: i64) {
         self.ask(&json!({ "spoil": path, "how": how, "unit": unit }));
     }
 
     fn ask(&mut self, request: &Value) {
+        assert_eq!(self.answer(request), "done", "{request:#}");
+    }
+
+    fn answer(&mut self, request: &Value) -> String {
         writeln!(self.input, "{request}").unwrap();
         let mut answer = String::new();
         self.output.read_line(&mut answer).unwrap();
-        assert_eq!(answer.trim_end(), "done", "{request:#}");
+        answer.trim_end().to_owned()
     }
 }
 

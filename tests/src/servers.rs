@@ -17,5 +17,6 @@ pub mod redis_cluster;
 pub mod redis_node;
 pub mod redis_server;
 pub mod s3;
+pub mod spark;
 pub mod twemproxy;
 mod watchdog;

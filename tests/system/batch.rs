@@ -2,7 +2,9 @@
 
 mod blocks;
 mod export;
+mod fold_diffs;
 mod fold_liars;
+mod fold_spark;
 mod folds;
 mod generate;
 mod import;

@@ -4,9 +4,11 @@
 mod archived;
 mod fold;
 mod in_sql;
+mod later;
 pub(crate) mod small;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use engine::deployment::Deployment;
@@ -29,6 +31,7 @@ use super::second_look::Suspects;
 use super::sets::{Digest, SetChunk, Sets};
 use super::sums::{Hashed, Sum};
 use crate::diff::finding::{Finding, What};
+use crate::fold::load::CheckedStates;
 use crate::frame::fold::Which;
 use crate::job::Job;
 use fold::Fold;
@@ -51,6 +54,8 @@ pub(crate) struct PartitionDiff<'a> {
     pub(crate) keys: &'a [String],
     /// True if Redis has no other clients.
     pub(crate) is_exclusive: bool,
+    /// The states of an engine that it is compared with, in place of its history.
+    pub(crate) states: Option<&'a Arc<CheckedStates>>,
     /// The job that shows progress.
     pub(crate) job: &'a Job,
 }
@@ -87,7 +92,9 @@ impl PartitionDiff<'_> {
             if window == Window::All {
                 standing = self.compare_standing(&rows, &mut suspects, findings).await?;
             }
-            if Which::of(board, window) == Which::Every {
+            if let Some(later) = fold.later() {
+                later.suspect(&rows, &mut suspects, findings).await?;
+            } else if Which::of(board, window) == Which::Every {
                 self.compare_sealed(window, &rows, &mut suspects, findings).await?;
             }
             let of_window = |key: &&String| {
@@ -106,12 +113,17 @@ impl PartitionDiff<'_> {
         let keys: Vec<String> = left.into_iter().cloned().collect();
         self.compare_redis(&keys, &Rows::default(), &rolls, &mut digest, &mut suspects, findings)
             .await?;
+        if let Some(later) = fold.later() {
+            later.suspect_own(&mut suspects, findings).await?;
+        }
         let archived = match fold.archived() {
             Some(archived) => archived::compare(self, archived, &mut suspects, findings).await?,
             None => Sum::default(),
         };
         let lists = self.compare_lists(&ids, findings).await?;
-        let agrees = !suspects.has_had_some && findings.count == found_before;
+        // The proof of an earlier history would be none of this one.
+        let agrees =
+            self.states.is_none() && !suspects.has_had_some && findings.count == found_before;
         suspects.end(findings).await?;
         let marks = marks_text(&rolls);
         Ok(Compared {

@@ -12,7 +12,9 @@ use serde::Serialize;
 
 use super::drawn::{self, Draw};
 use super::plan::Plan;
+use super::run::states_of;
 use super::states::WindowStates;
+use crate::frame::sorted::Sorted;
 
 /// The members that are drawn, unless the command says how many.
 pub const MEMBERS: u64 = 1000;
@@ -24,9 +26,9 @@ pub struct Arguments {
     #[arg(long)]
     plan: PathBuf,
     /// The directory with the engine's answers: a directory with Parquet files for each window,
-    /// named as `fold sql` says.
+    /// named as `fold sql` says; by default the directory `states` of the plan.
     #[arg(long)]
-    states: PathBuf,
+    states: Option<PathBuf>,
     /// The members to draw at random, whose states are folded again.
     #[arg(long, default_value_t = MEMBERS)]
     members: u64,
@@ -60,7 +62,7 @@ pub fn check(arguments: &Arguments) -> Result<Checked> {
     let Arguments { plan: dir, states, members } = arguments;
     let plan = Plan::read(dir)?;
     let board = plan.board()?;
-    check_states(&plan, &board, dir, states, *members)
+    check_states(&plan, &board, dir, &states_of(dir, states.as_deref()), *members)
 }
 
 /// As [`check`].
@@ -80,7 +82,7 @@ pub fn check_states(
     }
     let (mut entries, mut everyone) = (0, 0);
     for (window, of_window) in &windows {
-        let (found, of_everyone) = rows(*window, of_window, &partitions)?;
+        let (found, of_everyone) = rows(board, *window, of_window, &partitions)?;
         entries += found;
         if *window == Window::All {
             everyone = of_everyone;
@@ -94,6 +96,7 @@ pub fn check_states(
 
 /// Checks all rows of a window. Returns the number of entries, and of those of everyone.
 fn rows(
+    board: &Board,
     window: Window,
     states: &WindowStates<'_>,
     partitions: &[PartitionNo],
@@ -103,7 +106,8 @@ fn rows(
         states.check_partitions(partitions)?;
         for &partition in partitions {
             let checked = states.of_partition(partition)?;
-            entries += checked.sorted.runs().iter().map(|run| run.rows.len()).sum::<usize>();
+            let sorted = Sorted::of(board, window, &checked.folded)?;
+            entries += sorted.runs().iter().map(|run| run.rows.len()).sum::<usize>();
             everyone += checked.everyone;
         }
         Ok(())

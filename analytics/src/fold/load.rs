@@ -18,10 +18,58 @@ use sea_orm::{ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter};
 use std::collections::BTreeSet;
 use tokio::task::spawn_blocking;
 
-use super::check::check_states;
-use super::plan::Plan;
+use super::check::{MEMBERS, check_states};
+use super::plan::{PinnedHead, Plan};
+use super::run::{self, View, states_of};
 use super::states::WindowStates;
-use crate::frame::sorted::Sorted;
+use crate::frame::sorted::{Folded, Sorted};
+
+/// The states of an engine, in place of a fold of the history by this program.
+#[derive(Debug, clap::Args)]
+pub struct StatesArguments {
+    /// Takes the states that an engine folded by the plan in this directory, instead of folding the
+    /// history; they are checked first. With --engine the plan is made unless it is there.
+    #[arg(long)]
+    plan: Option<PathBuf>,
+    /// The directory with the engine's states; by default the directory `states` of the plan.
+    #[arg(long, requires = "plan", conflicts_with = "engine")]
+    states: Option<PathBuf>,
+    /// The engine that folds the states first: a server of Spark Connect, as sc://HOST:PORT, which
+    /// reads and writes the plan's directory.
+    #[arg(long, value_name = "URL", requires = "plan")]
+    engine: Option<String>,
+    #[command(flatten)]
+    view: View,
+    /// The members to draw at random, whose states are folded again.
+    #[arg(long, requires = "plan", default_value_t = MEMBERS)]
+    members: u64,
+}
+
+impl StatesArguments {
+    /// The directory of the plan, if states are to be taken.
+    pub fn plan(&self) -> Option<&Path> {
+        self.plan.as_deref()
+    }
+
+    /// The states, folded and checked; `None` if this program is to fold the history.
+    ///
+    /// # Errors
+    /// As [`run::plan_and_run`] and [`CheckedStates::new`].
+    pub async fn checked(
+        &self,
+        deployment: &Deployment,
+        row: &board::Model,
+    ) -> Result<Option<Arc<CheckedStates>>> {
+        let Some(plan) = &self.plan else {
+            return Ok(None);
+        };
+        if let Some(url) = &self.engine {
+            run::plan_and_run(deployment, row, plan, url, &self.view).await?;
+        }
+        let states = states_of(plan, self.states.as_deref());
+        CheckedStates::new(deployment, row, (plan, &states), self.members).await.map(Some)
+    }
+}
 
 /// States that were checked, and their plan.
 #[derive(Debug)]
@@ -91,6 +139,22 @@ impl CheckedStates {
         Ok(())
     }
 
+    /// Checks that the plan fits a board as it is now, and that SQL has the events since; returns
+    /// the plan's head of the partition.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub async fn fit_in(&self, partition: Partition<'_>, board: &Board) -> Result<&PinnedHead> {
+        self.fit(partition.deployment, board).await?;
+        let head = self.plan.head(partition.no)?;
+        let mark = archive_mark::of(&partition.db, board.no, partition.no).await?;
+        ensure!(
+            mark.archived_seq.unsigned_abs() <= head.seq,
+            "the board was archived past the plan in partition {partition}; make another plan"
+        );
+        Ok(head)
+    }
+
     /// Begins the stage of a partition at the plan's head.
     ///
     /// # Errors
@@ -101,13 +165,7 @@ impl CheckedStates {
         board: &'a Board,
         windows: BTreeSet<Window>,
     ) -> Result<Staged<'a>> {
-        self.fit(partition.deployment, board).await?;
-        let head = self.plan.head(partition.no)?;
-        let mark = archive_mark::of(&partition.db, board.no, partition.no).await?;
-        ensure!(
-            mark.archived_seq.unsigned_abs() <= head.seq,
-            "the board was archived past the plan in partition {partition}; make another plan"
-        );
+        let head = self.fit_in(partition, board).await?;
         let staged = Staged::begin_at(partition, board, windows, (head.seq, &head.commit)).await?;
         staged.with_context(|| {
             format!(
@@ -122,12 +180,20 @@ impl CheckedStates {
         self.plan.events_in(partition)
     }
 
-    /// The states of a window in a partition, checked again.
+    /// The states of a window in a partition, checked again, in the order of Redis.
     ///
     /// # Errors
     /// If they are not what they were.
     pub fn sorted(&self, window: Window, partition: PartitionNo) -> Result<Sorted> {
+        Sorted::of(&self.board, window, &self.folded(window, partition)?)
+    }
+
+    /// As [`Self::sorted`], as a frame.
+    ///
+    /// # Errors
+    /// As [`Self::sorted`].
+    pub fn folded(&self, window: Window, partition: PartitionNo) -> Result<Folded> {
         let states = WindowStates::find(&self.plan, &self.board, window, &self.states)?;
-        Ok(states.of_partition(partition)?.sorted)
+        Ok(states.of_partition(partition)?.folded)
     }
 }

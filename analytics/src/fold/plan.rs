@@ -119,6 +119,11 @@ pub struct Total {
 }
 
 impl Plan {
+    /// True if a directory has a plan.
+    pub fn is_in(dir: &Path) -> bool {
+        dir.join(NAME).exists()
+    }
+
     /// Reads the plan of a directory.
     ///
     /// # Errors

@@ -9,7 +9,7 @@
 mod dialect;
 mod statement;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use ranking::board::Board;
@@ -17,7 +17,9 @@ use ranking::window::Window;
 use serde_json::json;
 
 use super::plan::Plan;
-pub use dialect::{Dialect, Tables};
+use crate::display_path;
+pub use dialect::Dialect;
+use dialect::Tables;
 use statement::statement;
 
 /// Options of `fold sql`.
@@ -44,9 +46,33 @@ pub fn directory(window: Window) -> String {
     window.to_string().replace(':', "-")
 }
 
-/// The statement of a window.
-pub fn of_window(plan: &Plan, board: &Board, window: Window, tables: &Tables) -> Result<String> {
-    statement(plan, board, window, tables)
+/// The directory of a plan as an engine sees it: the one that is named, else its absolute path.
+///
+/// # Errors
+/// If there is no such directory.
+pub fn directory_as_seen(dir: &Path, at: Option<&str>) -> Result<String> {
+    if let Some(at) = at {
+        return Ok(at.to_owned());
+    }
+    let path = dir.canonicalize();
+    let path = path.with_context(|| format!("{} cannot be read", display_path(dir)))?;
+    Ok(path.to_str().context("the path of the plan is not UTF-8")?.to_owned())
+}
+
+/// The statements of some windows of a plan, which the engine sees at `at`.
+///
+/// # Errors
+/// If a statement cannot name that directory.
+pub fn statements(
+    plan: &Plan,
+    board: &Board,
+    windows: &[Window],
+    dialect: Dialect,
+    at: &str,
+) -> Result<Vec<(Window, String)>> {
+    let tables = Tables::new(dialect, at)?;
+    let statement = |&window: &Window| Ok((window, statement(plan, board, window, &tables)?));
+    windows.iter().map(statement).collect()
 }
 
 /// Prints statements.
@@ -56,17 +82,8 @@ pub fn of_window(plan: &Plan, board: &Board, window: Window, tables: &Tables) ->
 pub fn print(arguments: &Arguments, json: bool) -> Result<()> {
     let plan = Plan::read(&arguments.plan)?;
     let board = plan.board()?;
-    let at = match &arguments.at {
-        Some(at) => at.clone(),
-        None => {
-            let path = arguments.plan.canonicalize();
-            let path =
-                path.with_context(|| format!("{} cannot be read", arguments.plan.display()))?;
-            path.to_str().context("the path of the plan is not UTF-8")?.to_owned()
-        }
-    };
-    let tables = Tables::new(arguments.dialect, &at)?;
-    let windows: Vec<Window> = match arguments.window {
+    let at = directory_as_seen(&arguments.plan, arguments.at.as_deref())?;
+    let windows = match arguments.window {
         Some(window) => {
             ensure!(
                 board.rules.windows.contains(&window),
@@ -77,10 +94,7 @@ pub fn print(arguments: &Arguments, json: bool) -> Result<()> {
         }
         None => board.rules.windows.clone(),
     };
-    let mut statements = vec![];
-    for window in windows {
-        statements.push((window, of_window(&plan, &board, window, &tables)?));
-    }
+    let statements = statements(&plan, &board, &windows, arguments.dialect, &at)?;
     if json {
         let statement = |(window, sql): &(Window, String)| json!({ "window": window.to_string(), "directory": directory(*window), "sql": sql });
         println!("{}", serde_json::Value::from_iter(statements.iter().map(statement)));

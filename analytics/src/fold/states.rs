@@ -21,7 +21,7 @@ use crate::display_path;
 use crate::frame::counted::in_parts;
 use crate::frame::fold::keys::key;
 use crate::frame::fold::sums::decayed;
-use crate::frame::sorted::{Folded, Sorted};
+use crate::frame::sorted::Folded;
 
 /// The columns of states: their names, and true for those of numbers.
 const STATES: [(&str, bool); 8] = [
@@ -59,7 +59,7 @@ pub struct WindowStates<'a> {
 /// The checked states of a partition.
 pub struct Checked {
     /// The states, in the order of Redis.
-    pub sorted: Sorted,
+    pub folded: Folded,
     /// The number of entries of everyone.
     pub everyone: u64,
 }
@@ -126,8 +126,7 @@ impl<'a> WindowStates<'a> {
         let wanted = ["member", "segment", "period", "key", "score", "seq"];
         let frame = frame.select(wanted)?;
         let folded = Folded { periods: self.periods.periods.clone(), frame };
-        let everyone = totals.everyone;
-        Ok(Checked { sorted: Sorted::of(self.board, self.window, &folded)?, everyone })
+        Ok(Checked { folded, everyone: totals.everyone })
     }
 
     /// Checks that all rows name partitions of the board.

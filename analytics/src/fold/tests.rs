@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::check::check_states;
 use super::plan::{PinnedHead, Plan, make};
-use super::sql::{Dialect, Tables, directory, of_window};
+use super::sql::{Dialect, directory, statements};
 use crate::frame::events::Events;
 use crate::frame::fold::tests::{boards, rows};
 
@@ -111,12 +111,12 @@ fn plan(board: &Board, rows: &[Model], through_ms: i64, dir: &Path) -> Plan {
 /// Runs every statement of a plan on DataFusion. Returns the directory of the states.
 fn run(plan: &Plan, board: &Board, dir: &Path) -> PathBuf {
     let states = dir.join("states");
-    let tables = Tables::new(Dialect::Datafusion, "/plan").unwrap();
-    let statement = |window| {
-        let sql = of_window(plan, board, window, &tables).unwrap();
-        json!({ "sql": sql, "out": states.join(directory(window)) })
-    };
-    let statements: Vec<_> = board.rules.windows.iter().map(|&window| statement(window)).collect();
+    let windows = &board.rules.windows;
+    let statements = statements(plan, board, windows, Dialect::Datafusion, "/plan").unwrap();
+    let statements = statements.into_iter();
+    let statements = statements
+        .map(|(window, sql)| json!({ "sql": sql, "out": states.join(directory(window)) }));
+    let statements: Vec<_> = statements.collect();
     let (events, periods) = (dir.join("events/"), dir.join("periods.parquet"));
     let request = json!({ "events": events, "periods": periods, "statements": statements });
     ENGINE.lock().unwrap().run(&request);

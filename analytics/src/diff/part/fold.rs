@@ -9,8 +9,10 @@ use ranking::window::roll::Rolls;
 use tokio::task::spawn_blocking;
 
 use super::archived::ArchivedTotals;
+use super::later::Later;
 use super::{PartitionDiff, small};
 use crate::diff::rows::Rows;
+use crate::fold::load::CheckedStates;
 use crate::frame::counted::Counted;
 use crate::frame::fold::{Which, folded};
 use crate::frame::history::{self, History, through_ms};
@@ -21,6 +23,8 @@ pub(super) enum Fold {
     Small(BTreeMap<Window, Rows>),
     /// The history of any other, which polars folds.
     Frames(Box<Frames>),
+    /// The states of an engine, and the events that came since.
+    States(Arc<CheckedStates>, Later),
 }
 
 /// A history as frames.
@@ -36,6 +40,11 @@ impl Fold {
     /// rolling windows have come by then.
     pub(super) async fn begin(part: &PartitionDiff<'_>, is_small: bool) -> Result<(Self, Rolls)> {
         let (board, partition) = (part.board, part.partition);
+        if let Some(states) = part.states {
+            let head = states.fit_in(partition, board).await?;
+            let later = Later::read(part, head.seq).await?;
+            return Ok((Self::States(states.clone(), later), part.rolls().await?));
+        }
         if is_small && let Some(events) = small::events(part).await? {
             let rolls = part.rolls().await?;
             // Polars tells more of a history that cannot be folded.
@@ -52,10 +61,18 @@ impl Fold {
         Ok((Self::Frames(Box::new(Frames { history, archived, of_all })), rolls))
     }
 
+    /// The events that came after what was folded.
+    pub(super) fn later(&self) -> Option<&Later> {
+        match self {
+            Self::States(_, later) => Some(later),
+            Self::Small(_) | Self::Frames(_) => None,
+        }
+    }
+
     /// The totals of archived events, if there are any.
     pub(super) fn archived(&self) -> Option<&ArchivedTotals> {
         match self {
-            Self::Small(_) => None,
+            Self::Small(_) | Self::States(..) => None,
             Self::Frames(frames) => frames.archived.as_ref(),
         }
     }
@@ -70,6 +87,13 @@ impl Fold {
         let frames = match self {
             Self::Small(rows) => return Ok(rows.remove(&window).unwrap_or_default()),
             Self::Frames(frames) => frames,
+            Self::States(states, _) => {
+                let (states, board, no) = (states.clone(), part.board.clone(), part.partition.no);
+                let folded = spawn_blocking(move || {
+                    Rows::of_fold(&board, window, states.folded(window, no)?)
+                });
+                return folded.await?;
+            }
         };
         let (board, through_ms) = (part.board.clone(), through(part, rolls));
         let history = Arc::clone(&frames.history);

@@ -41,7 +41,7 @@ pub struct Arguments {
     pub board: String,
     /// The directory to write to: a new one, or an empty one.
     #[arg(long)]
-    out: PathBuf,
+    pub out: PathBuf,
 }
 
 /// The outcome.
@@ -71,13 +71,9 @@ impl fmt::Display for Planned {
 /// # Errors
 /// If the directory is not empty, a window is being filled, the board changes meanwhile, or a store
 /// does not answer.
-pub async fn make(
-    deployment: &Deployment,
-    row: &board::Model,
-    arguments: &Arguments,
-) -> Result<Planned> {
+pub async fn make(deployment: &Deployment, row: &board::Model, dir: &Path) -> Result<Planned> {
     let job = Job::unrecorded()?;
-    let outcome = plan(deployment, row, &arguments.out, &job).await;
+    let outcome = plan(deployment, row, dir, &job).await;
     job.end(outcome).await
 }
 

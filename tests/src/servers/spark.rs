@@ -1,0 +1,151 @@
+//! A cluster of Apache Spark on this machine, where `LAUREL_TEST_SPARK` names a directory with its
+//! programs: a master, two workers with a core each, and a server of Spark Connect.
+
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::servers::redis_cluster::free_port;
+use crate::wait::{until, until_blocking};
+
+/// The class of the process in which a worker runs the tasks of an application.
+const EXECUTOR: &str = "org.apache.spark.executor.CoarseGrainedExecutorBackend";
+
+/// A running cluster; it ends when this value is dropped.
+pub struct Spark {
+    home: String,
+    dir: String,
+    master_port: u16,
+    connect_port: u16,
+    nodes: Vec<Child>,
+    connect: Child,
+}
+
+impl Spark {
+    /// Starts one with its files in a directory; `None`, said, if no programs are named.
+    pub async fn start(dir: String) -> Option<Self> {
+        let Ok(home) = std::env::var("LAUREL_TEST_SPARK") else {
+            println!("not on Spark: make test-spark runs it");
+            return None;
+        };
+        std::fs::create_dir_all(&dir).unwrap();
+        let (master_port, connect_port) = (free_port(), free_port());
+        let port = master_port.to_string();
+        let master = ["--host", "127.0.0.1", "--port", &port, "--webui-port", "0"];
+        let mut nodes = vec![node(&home, &dir, "org.apache.spark.deploy.master.Master", &master)];
+        listens(master_port).await;
+        let url = format!("spark://127.0.0.1:{master_port}");
+        for _ in 0..2 {
+            let worker = [
+                "--host",
+                "127.0.0.1",
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+                "--webui-port",
+                "0",
+                "--work-dir",
+                &dir,
+                &url,
+            ];
+            nodes.push(node(&home, &dir, "org.apache.spark.deploy.worker.Worker", &worker));
+        }
+        let connect = connect(&home, &dir, &url, connect_port);
+        listens(connect_port).await;
+        Some(Self { home, dir, master_port, connect_port, nodes, connect })
+    }
+
+    /// The address of the server of Spark Connect.
+    pub fn url(&self) -> String {
+        format!("sc://127.0.0.1:{}", self.connect_port)
+    }
+
+    /// Waits until tasks can run; returns a process that runs them.
+    pub fn wait_for_executor(&self) -> String {
+        until_blocking("an executor runs", || self.executors().pop())
+    }
+
+    /// Kills a process that runs tasks without warning, once there is one.
+    pub fn kill_executor(&self) {
+        let pid = self.wait_for_executor();
+        let status = Command::new("kill").args(["-9", &pid]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// The processes that run tasks. Their workers' directories are those in which they run.
+    fn executors(&self) -> Vec<String> {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten().filter(|process| {
+            let of = process.path();
+            let line = std::fs::read(of.join("cmdline")).unwrap_or_default();
+            std::fs::read_link(of.join("cwd")).is_ok_and(|cwd| cwd.starts_with(&self.dir))
+                && String::from_utf8_lossy(&line).contains(EXECUTOR)
+        });
+        processes.map(|process| process.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    /// Kills the server of Spark Connect without warning.
+    pub fn kill_connect(&mut self) {
+        let _ = self.connect.kill();
+        let _ = self.connect.wait();
+    }
+
+    /// Starts the server of Spark Connect again after it was killed.
+    pub async fn restart_connect(&mut self) {
+        let url = format!("spark://127.0.0.1:{}", self.master_port);
+        self.connect = connect(&self.home, &self.dir, &url, self.connect_port);
+        listens(self.connect_port).await;
+    }
+}
+
+impl Drop for Spark {
+    fn drop(&mut self) {
+        self.kill_connect();
+        // A worker ends its executors.
+        for node in self.nodes.iter_mut().rev() {
+            let _ = Command::new("kill").arg(node.id().to_string()).status();
+            let _ = node.wait();
+        }
+    }
+}
+
+fn node(home: &str, dir: &str, class: &str, arguments: &[&str]) -> Child {
+    let mut command = program(home, dir, "spark-class");
+    command.arg(class).args(arguments).spawn().expect("LAUREL_TEST_SPARK has bin/spark-class")
+}
+
+fn connect(home: &str, dir: &str, master: &str, port: u16) -> Child {
+    let mut command = program(home, dir, "spark-submit");
+    command.args(["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]);
+    command.args(["--name", "laurel-test", "--master", master, "--driver-memory", "1g"]);
+    for setting in [
+        "spark.connect.grpc.binding.address=127.0.0.1",
+        &format!("spark.connect.grpc.binding.port={port}"),
+        "spark.driver.host=127.0.0.1",
+        "spark.executor.memory=1g",
+        &format!("spark.local.dir={dir}"),
+        "spark.sql.shuffle.partitions=4",
+        "spark.ui.enabled=false",
+    ] {
+        command.args(["--conf", setting]);
+    }
+    command.arg("spark-internal").spawn().expect("LAUREL_TEST_SPARK has bin/spark-submit")
+}
+
+fn program(home: &str, dir: &str, name: &str) -> Command {
+    let mut command = Command::new(Path::new(home).join("bin").join(name));
+    let log = Path::new(dir).join("spark.log");
+    let log = std::fs::File::options().create(true).append(true).open(log).unwrap();
+    command
+        .env("SPARK_HOME", home)
+        .env("SPARK_LOCAL_IP", "127.0.0.1")
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log);
+    command
+}
+
+async fn listens(port: u16) {
+    until("Spark listens", async || TcpStream::connect(("127.0.0.1", port)).ok().map(drop)).await;
+}
