@@ -4,9 +4,12 @@
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
 
 use crate::servers::redis_cluster::free_port;
-use crate::wait::{until, until_blocking};
+use crate::wait::PATIENCE;
 
 /// The class of the process in which a worker runs the tasks of an application.
 const EXECUTOR: &str = "org.apache.spark.executor.CoarseGrainedExecutorBackend";
@@ -61,14 +64,9 @@ impl Spark {
         format!("sc://127.0.0.1:{}", self.connect_port)
     }
 
-    /// Waits until tasks can run; returns a process that runs them.
-    pub fn wait_for_executor(&self) -> String {
-        until_blocking("an executor runs", || self.executors().pop())
-    }
-
-    /// Kills a process that runs tasks without warning, once there is one.
+    /// Kills a process that runs tasks without warning.
     pub fn kill_executor(&self) {
-        let pid = self.wait_for_executor();
+        let pid = self.executors().pop().expect("an executor runs");
         let status = Command::new("kill").args(["-9", &pid]).status().unwrap();
         assert!(status.success());
     }
@@ -139,6 +137,8 @@ fn program(home: &str, dir: &str, name: &str) -> Command {
     command
         .env("SPARK_HOME", home)
         .env("SPARK_LOCAL_IP", "127.0.0.1")
+        // It would listen on a port that it does not choose.
+        .env("SPARK_MASTER_OPTS", "-Dspark.master.rest.enabled=false")
         .current_dir(dir)
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
@@ -146,6 +146,11 @@ fn program(home: &str, dir: &str, name: &str) -> Command {
     command
 }
 
+/// Waits for one of Spark's processes, which takes a minute to start on a busy machine.
 async fn listens(port: u16) {
-    until("Spark listens", async || TcpStream::connect(("127.0.0.1", port)).ok().map(drop)).await;
+    let deadline = Instant::now() + 4 * PATIENCE;
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < deadline, "Spark does not listen");
+        sleep(Duration::from_millis(100)).await;
+    }
 }

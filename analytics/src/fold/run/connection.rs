@@ -34,8 +34,9 @@ impl Connection {
     /// # Errors
     /// If the URL is none of an engine, or the engine does not answer in [`OPEN_TIMEOUT`].
     pub async fn open(url: &str) -> Result<Self> {
-        let session = SparkSession::builder().remote(url).get_or_create();
-        let session = session.map_err(told).context(
+        let url = url.to_owned();
+        let session = aside(move || SparkSession::builder().remote(&url).get_or_create()).await;
+        let session = session.context(
             "invalid engine: expected sc://HOST:PORT, or sc://HOST:PORT/;use_ssl=true with a token beyond this machine",
         )?;
         let of_call = session.clone();
