@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use engine::deployment::Deployment;
 use entity::board;
 use serde::Serialize;
@@ -29,11 +29,11 @@ pub fn states_of(plan: &Path, named: Option<&Path>) -> PathBuf {
 #[derive(Debug, Clone, clap::Args)]
 pub struct View {
     /// The engine's words: spark, or sail, which leaves rows as they come.
-    #[arg(long, default_value = "spark")]
+    #[arg(long, default_value = "spark", requires = "engine")]
     dialect: Dialect,
     /// The plan's directory as the engine sees it, such as s3a://bucket/plan; by default the
     /// absolute path of --plan.
-    #[arg(long)]
+    #[arg(long, requires = "engine")]
     at: Option<String>,
 }
 
@@ -104,6 +104,10 @@ pub async fn plan_and_run(
 
 async fn run_plan(dir: &Path, engine: &str, view: &View) -> Result<Ran> {
     let began = Instant::now();
+    ensure!(
+        view.dialect != Dialect::Datafusion,
+        "invalid --dialect datafusion: expected spark or sail, as DataFusion does not speak Spark Connect"
+    );
     let plan = Plan::read(dir)?;
     let board = plan.board()?;
     let at = sql::directory_as_seen(dir, view.at.as_deref())?;

@@ -54,7 +54,7 @@ async fn check_engine(deployment: &Arc<Deployment>, url: &str, dialect: &str, bo
 async fn a_cluster_of_spark_folds_what_a_rebuild_makes() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let Some(spark) = Spark::start(deployment.path("spark")).await else { return };
-    check_engine(&deployment, &spark.url(), "spark", 8).await;
+    check_engine(&deployment, &spark.url(), "spark", 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,7 +64,7 @@ async fn sail_folds_what_a_rebuild_makes_by_the_same_client() {
     }
     let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
     let mut sail = Engine::start("sail");
-    check_engine(&deployment, &sail.url(), "sail", 16).await;
+    check_engine(&deployment, &sail.url(), "sail", 8).await;
 }
 
 /// A board with events enough for a while.
