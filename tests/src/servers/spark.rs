@@ -146,11 +146,15 @@ fn program(home: &str, dir: &str, name: &str) -> Command {
     command
 }
 
-/// Waits for one of Spark's processes, which takes a minute to start on a busy machine.
-async fn listens(port: u16) {
+/// Waits for something that takes Spark a minute on a busy machine.
+pub async fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + 4 * PATIENCE;
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(Instant::now() < deadline, "Spark does not listen");
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not in time");
         sleep(Duration::from_millis(100)).await;
     }
+}
+
+async fn listens(port: u16) {
+    wait_for("Spark listens", || TcpStream::connect(("127.0.0.1", port)).is_ok()).await;
 }

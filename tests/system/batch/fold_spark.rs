@@ -15,8 +15,7 @@ use tests::jobs::analytics::{output_beside, run};
 use tests::jobs::diff::check_diff;
 use tests::jobs::rebuild::{corrupt, stages};
 use tests::model::game::seeded;
-use tests::servers::spark::Spark;
-use tests::wait::until;
+use tests::servers::spark::{Spark, wait_for};
 
 /// Boards whose players go on after the plan; rebuilt from the states that `laurel rebuild` has an
 /// engine fold.
@@ -86,7 +85,7 @@ async fn big(deployment: &Arc<Deployment>) -> Api {
 /// Waits until an engine has begun to write states.
 async fn begun_writing(plan: &str) {
     let states = Path::new(plan).join("states");
-    until("an engine writes states", async || states.exists().then_some(())).await;
+    wait_for("an engine writes states", || states.exists()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
