@@ -9,6 +9,7 @@
 //! For a partition that agreed, SQL keeps digests and sums. If no event has come since and they
 //! still match, they prove the partition clean without its history.
 
+mod arguments;
 mod at_rest;
 mod chain;
 pub(crate) mod files;
@@ -36,7 +37,6 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use engine::deployment::Deployment;
-use engine::job::part::Part;
 use entity::board;
 use entity::integrity::{integrity_finding, integrity_proof, integrity_run};
 use entity::sql::insert_chunked;
@@ -47,9 +47,10 @@ use tokio::sync::OnceCell;
 
 use crate::diff::finding::{Finding, What, name_wrong_windows};
 use crate::find_boards;
-use crate::fold::load::{CheckedStates, StatesArguments};
+use crate::fold::load::CheckedStates;
 use crate::job::Job;
 use crate::job::side_by_side::{PARTITIONS_AT_ONCE, side_by_side};
+pub use arguments::{Against, Arguments};
 use at_rest::{AtRest, boards_at_rest};
 use findings::Findings;
 pub use found::Found;
@@ -67,50 +68,6 @@ const PROOFS_MAX: usize = 100;
 
 /// Attempts at a comparison that a move or an archive overtakes.
 const ATTEMPTS_MAX: usize = 5;
-
-/// Options of `diff`.
-#[derive(Debug, clap::Args)]
-pub struct Arguments {
-    /// The board's slug; every board by default.
-    #[arg(long)]
-    pub(crate) board: Option<String>,
-    /// Repair what differs, and nothing else, then compare again. Exit status 0 if all agrees by
-    /// then, 3 if differences are left. Where SQL and Redis agree with each other against the
-    /// history, both are left alone unless --against history is given.
-    #[arg(long)]
-    pub(crate) repair: bool,
-    /// The reference to compare with: the history (the default), or the all-time rows of standing
-    /// in SQL, which are compared with Redis only and need no history.
-    #[arg(long, value_enum, conflicts_with = "plan")]
-    against: Option<Against>,
-    /// Fold the history of every partition, including those that digests and sums would prove
-    /// clean.
-    #[arg(long)]
-    full: bool,
-    /// The part to compare, K/N: of N processes on any machines, each with its own K from 0 to
-    /// N - 1, each compares its share of the partitions, and repairs it with --repair. All parts
-    /// are one run. A part that ended early is run again, and the others need not be.
-    #[arg(long, value_name = "K/N", conflicts_with = "plan")]
-    pub(crate) part: Option<Part>,
-    #[command(flatten)]
-    states: StatesArguments,
-    /// The states of --plan, once they are checked.
-    #[arg(skip)]
-    checked: Option<Arc<CheckedStates>>,
-    /// Assume that Redis has no other clients: dump sorted sets of any size with one command each,
-    /// which is faster but blocks Redis.
-    #[arg(long)]
-    exclusive: bool,
-}
-
-/// The reference that stores are compared with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Against {
-    /// The fold of all accepted events.
-    History,
-    /// The rows of `standing`.
-    Standings,
-}
 
 /// The result of a comparison.
 #[derive(Debug, Default)]

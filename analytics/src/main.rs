@@ -115,8 +115,8 @@ enum Command {
     /// Verifies a history file against signed checkpoints. It needs no store. Exit status 3 if the
     /// history is not what the checkpoints say.
     Verify(Alone<chain::verify::Arguments>),
-    /// Folds a board on an engine such as Spark, in steps: a plan, a statement for each window, their
-    /// run, a check of the engine's states. `rebuild --plan` loads them.
+    /// Folds a board on an engine such as Spark, in steps: a plan, a statement for each window,
+    /// their run, a check of the engine's states. `rebuild --plan` loads them.
     #[command(subcommand)]
     Fold(fold::FoldCommand),
     /// Writes synthetic events to a CSV, NDJSON or Parquet file that import takes. It needs no

@@ -111,7 +111,7 @@ async fn states_are_of_one_board() {
     }
     let error = refused(&["diff", "--board", "b", "--engine", "sc://127.0.0.1:1"]);
     assert!(error.contains("--plan"), "{error}");
-    // Whether the program has a client or not.
+    // A program with a client refuses the address, and one without it the command.
     let command = ["fold", "run", "--plan", &plan, "--engine", "http://127.0.0.1:1"];
     let output = deployment.analytics(&command);
     assert_eq!(output.status.code(), Some(1));

@@ -1,5 +1,5 @@
-//! Folds by this program's own client of Spark Connect, which `make test-spark` builds: on a cluster
-//! of Apache Spark, some of whose processes are killed, and on Sail.
+//! Folds by this program's own client of Spark Connect, which `make test-spark` builds: on Sail,
+//! and on a cluster of Apache Spark, some of whose processes are killed.
 
 use std::path::Path;
 use std::process::Stdio;
