@@ -69,7 +69,7 @@ pub async fn run_alone(mut stop: Stop, command: FoldCommand, json: bool) -> Resu
         done = &mut working => return done,
         why = stop.wait() => why,
     };
-    // An engine is told to stop.
+    // The connection's end lets an engine stop, which the exit of the process would not.
     drop(working);
     eprintln!("error: {why}");
     std::process::exit(1)

@@ -11,13 +11,22 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Calls `probe` until it finds something, and returns that; panics with a message when
 /// [`PATIENCE`] is over.
-pub async fn until<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+pub async fn until<T>(what: &str, probe: impl AsyncFnMut() -> Option<T>) -> T {
+    until_within(PATIENCE, what, probe).await
+}
+
+/// Like [`until`], with another patience.
+pub async fn until_within<T>(
+    patience: Duration,
+    what: &str,
+    mut probe: impl AsyncFnMut() -> Option<T>,
+) -> T {
+    let deadline = Instant::now() + patience;
     loop {
         if let Some(found) = probe().await {
             return found;
         }
-        assert!(Instant::now() < deadline, "{what}: not within {} s", PATIENCE.as_secs());
+        assert!(Instant::now() < deadline, "{what}: not within {} s", patience.as_secs());
         tokio::time::sleep(PAUSE).await;
     }
 }

@@ -91,9 +91,9 @@ pub async fn plan_and_run(
     engine: &str,
     view: &View,
 ) -> Result<()> {
-    // An engine that is not there is found before the plan is made.
-    Connection::open(engine).await?.end().await;
     if !Plan::is_in(dir) {
+        // An engine that is not there is found before the plan is made.
+        Connection::open(engine).await?.end().await;
         let planned = plan::make::make(deployment, row, dir).await?;
         eprintln!("{planned}");
     }

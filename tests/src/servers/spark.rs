@@ -4,21 +4,25 @@
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::time::sleep;
-
+use crate::servers::postgres::send;
+use crate::servers::program::signal;
 use crate::servers::redis_cluster::free_port;
-use crate::wait::PATIENCE;
+use crate::wait::until_within;
 
 /// The class of the process in which a worker runs the tasks of an application.
 const EXECUTOR: &str = "org.apache.spark.executor.CoarseGrainedExecutorBackend";
+
+/// The longest time that Spark may take to start, or to begin with a fold, on a busy machine.
+pub const PATIENCE_WITH_SPARK: Duration = Duration::from_secs(240);
 
 /// A running cluster; it ends when this value is dropped.
 pub struct Spark {
     home: String,
     dir: String,
-    master_port: u16,
+    /// The address of the master.
+    master: String,
     connect_port: u16,
     nodes: Vec<Child>,
     connect: Child,
@@ -34,10 +38,11 @@ impl Spark {
         std::fs::create_dir_all(&dir).unwrap();
         let (master_port, connect_port) = (free_port(), free_port());
         let port = master_port.to_string();
-        let master = ["--host", "127.0.0.1", "--port", &port, "--webui-port", "0"];
-        let mut nodes = vec![node(&home, &dir, "org.apache.spark.deploy.master.Master", &master)];
+        let of_master = ["--host", "127.0.0.1", "--port", &port, "--webui-port", "0"];
+        let mut nodes =
+            vec![node(&home, &dir, "org.apache.spark.deploy.master.Master", &of_master)];
         listens(master_port).await;
-        let url = format!("spark://127.0.0.1:{master_port}");
+        let master = format!("spark://127.0.0.1:{master_port}");
         for _ in 0..2 {
             let worker = [
                 "--host",
@@ -50,13 +55,13 @@ impl Spark {
                 "0",
                 "--work-dir",
                 &dir,
-                &url,
+                &master,
             ];
             nodes.push(node(&home, &dir, "org.apache.spark.deploy.worker.Worker", &worker));
         }
-        let connect = connect(&home, &dir, &url, connect_port);
+        let connect = connect(&home, &dir, &master, connect_port);
         listens(connect_port).await;
-        Some(Self { home, dir, master_port, connect_port, nodes, connect })
+        Some(Self { home, dir, master, connect_port, nodes, connect })
     }
 
     /// The address of the server of Spark Connect.
@@ -66,20 +71,18 @@ impl Spark {
 
     /// Kills a process that runs tasks without warning.
     pub fn kill_executor(&self) {
-        let pid = self.executors().pop().expect("an executor runs");
-        let status = Command::new("kill").args(["-9", &pid]).status().unwrap();
-        assert!(status.success());
+        signal("KILL", self.executors().pop().expect("an executor runs"));
     }
 
     /// The processes that run tasks. Their workers' directories are those in which they run.
-    fn executors(&self) -> Vec<String> {
+    fn executors(&self) -> Vec<u32> {
         let processes = std::fs::read_dir("/proc").unwrap().flatten().filter(|process| {
             let of = process.path();
             let line = std::fs::read(of.join("cmdline")).unwrap_or_default();
             std::fs::read_link(of.join("cwd")).is_ok_and(|cwd| cwd.starts_with(&self.dir))
                 && String::from_utf8_lossy(&line).contains(EXECUTOR)
         });
-        processes.map(|process| process.file_name().to_string_lossy().into_owned()).collect()
+        processes.filter_map(|process| process.file_name().to_str()?.parse().ok()).collect()
     }
 
     /// Kills the server of Spark Connect without warning.
@@ -90,8 +93,7 @@ impl Spark {
 
     /// Starts the server of Spark Connect again after it was killed.
     pub async fn restart_connect(&mut self) {
-        let url = format!("spark://127.0.0.1:{}", self.master_port);
-        self.connect = connect(&self.home, &self.dir, &url, self.connect_port);
+        self.connect = connect(&self.home, &self.dir, &self.master, self.connect_port);
         listens(self.connect_port).await;
     }
 }
@@ -101,7 +103,7 @@ impl Drop for Spark {
         self.kill_connect();
         // A worker ends its executors.
         for node in self.nodes.iter_mut().rev() {
-            let _ = Command::new("kill").arg(node.id().to_string()).status();
+            send("TERM", &[node.id().to_string()]);
             let _ = node.wait();
         }
     }
@@ -146,15 +148,9 @@ fn program(home: &str, dir: &str, name: &str) -> Command {
     command
 }
 
-/// Waits for something that takes Spark a minute on a busy machine.
-pub async fn wait_for(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + 4 * PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}: not in time");
-        sleep(Duration::from_millis(100)).await;
-    }
-}
-
 async fn listens(port: u16) {
-    wait_for("Spark listens", || TcpStream::connect(("127.0.0.1", port)).is_ok()).await;
+    until_within(PATIENCE_WITH_SPARK, "Spark listens", async || {
+        TcpStream::connect(("127.0.0.1", port)).ok().map(drop)
+    })
+    .await;
 }

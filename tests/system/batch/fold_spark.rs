@@ -15,7 +15,8 @@ use tests::jobs::analytics::{output_beside, run};
 use tests::jobs::diff::check_diff;
 use tests::jobs::rebuild::{corrupt, stages};
 use tests::model::game::seeded;
-use tests::servers::spark::{Spark, wait_for};
+use tests::servers::spark::{PATIENCE_WITH_SPARK, Spark};
+use tests::wait::until_within;
 
 /// Boards whose players go on after the plan; rebuilt from the states that `laurel rebuild` has an
 /// engine fold.
@@ -85,7 +86,8 @@ async fn big(deployment: &Arc<Deployment>) -> Api {
 /// Waits until an engine has begun to write states.
 async fn begun_writing(plan: &str) {
     let states = Path::new(plan).join("states");
-    wait_for("an engine writes states", || states.exists()).await;
+    let begin = async || states.exists().then_some(());
+    until_within(PATIENCE_WITH_SPARK, "an engine writes states", begin).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
