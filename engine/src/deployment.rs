@@ -7,6 +7,7 @@ pub(crate) mod identity;
 mod past;
 pub mod presence;
 pub mod private_redis;
+pub(crate) mod proxy;
 pub mod redis_health;
 pub mod watch;
 

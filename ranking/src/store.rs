@@ -10,8 +10,9 @@
 //! reads from it or commits to it.
 //!
 //! Every connection belongs to one run of a server and asks for the run id once, when it is made.
-//! Each read also reads the head, so the first read after a restart, a failover, a move to another
-//! server or a flush notices it.
+//! Behind a proxy that keeps `INFO` back, it may not: there, scripts ask the server itself, one
+//! behind each read, and each that writes. Each read also reads the head, so the first read after a
+//! restart, a failover, a move to another server or a flush notices it.
 
 pub mod entrants;
 pub mod key;
@@ -38,6 +39,7 @@ use redis::{FromRedisValue, Pipeline, RedisError, Script};
 use self::server::address::Address;
 use self::server::cluster::Cluster;
 use self::server::node::{Greeting, Lane};
+use self::server::run::RunName;
 use self::stage::Loading;
 use crate::commit::Head;
 use crate::error::{Error, Result};
@@ -80,27 +82,36 @@ struct Scripts {
     renew: Script,
     log: Script,
     entrants: Script,
+    info: Script,
+    same_run: Script,
 }
 
 impl Scripts {
     fn new() -> Self {
+        let run = include_str!("store/script/run.lua");
+        let with_run = |body: &str| Script::new(&format!("{run}{body}"));
         let with_writes =
-            |body: &str| Script::new(&format!("{}{body}", include_str!("store/script/write.lua")));
+            |body: &str| with_run(&format!("{}{body}", include_str!("store/script/write.lua")));
         let with_order =
             |body: &str| Script::new(&format!("{}{body}", include_str!("store/script/order.lua")));
         Self {
             snapshot: Script::new(include_str!("store/script/snapshot.lua")),
             commit: with_writes(include_str!("store/script/commit.lua")),
             recover: with_writes(include_str!("store/script/recover.lua")),
-            trim: Script::new(include_str!("store/script/trim.lua")),
+            trim: with_run(include_str!("store/script/trim.lua")),
             count_before: with_order(include_str!("store/script/count_before.lua")),
             page: with_order(include_str!("store/script/page.lua")),
             around: with_order(include_str!("store/script/around.lua")),
             rank: Script::new(include_str!("store/script/rank.lua")),
             neighbors: Script::new(include_str!("store/script/neighbors.lua")),
             log: Script::new(include_str!("store/script/log.lua")),
-            renew: Script::new(include_str!("store/script/renew.lua")),
-            entrants: Script::new(include_str!("store/script/entrants.lua")),
+            renew: Script::new(&format!(
+                "#!lua flags=allow-oom\n{run}{}",
+                include_str!("store/script/renew.lua")
+            )),
+            entrants: with_run(include_str!("store/script/entrants.lua")),
+            info: Script::new(include_str!("store/script/info.lua")),
+            same_run: Script::new(include_str!("store/script/same_run.lua")),
         }
     }
 
@@ -119,9 +130,20 @@ impl Scripts {
             &self.renew,
             &self.log,
             &self.entrants,
+            &self.info,
+            &self.same_run,
         ] {
             pipe.load_script(script).ignore();
         }
+        pipe
+    }
+
+    /// Asks for `INFO server` by a script, which it loads first.
+    fn load_and_ask(&self, keys: &KeySpace) -> Pipeline {
+        let mut pipe = redis::pipe();
+        pipe.load_script(&self.info).ignore();
+        let ask = pipe.cmd("EVALSHA").arg(self.info.get_hash());
+        ask.arg(1).arg(keys.head(PartitionNo(0))).arg("server");
         pipe
     }
 }
@@ -140,8 +162,13 @@ impl Store {
         response_timeout: Duration,
     ) -> Result<Self> {
         let scripts = Scripts::new();
-        let greeting =
-            |is_cluster| Greeting { response_timeout, is_cluster, scripts: scripts.load() };
+        let greeting = |is_cluster| Greeting {
+            response_timeout,
+            is_cluster,
+            scripts: scripts.load(),
+            info: scripts.load_and_ask(&keys),
+            run_name: address.run_name.clone(),
+        };
         let inner = Inner {
             cluster: Cluster::new(address, &keys, partitions, greeting)?,
             keys,
@@ -181,6 +208,12 @@ impl Store {
     /// The names of its keys.
     pub fn keys(&self) -> &KeySpace {
         &self.inner.keys
+    }
+
+    /// The operator's name for the present run of Redis, if there is one; it counts only where
+    /// Redis does not tell its run.
+    pub fn run_name(&self) -> Option<&str> {
+        self.inner.cluster.run_name().map(RunName::as_str)
     }
 
     /// Its partitions.

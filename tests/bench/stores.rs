@@ -106,6 +106,7 @@ impl Stores {
             redis_ca: None,
             redis_prefix: "laurel".to_owned(),
             redis_allow_volatile: false,
+            redis_run_id: None,
             partitions: Some(partitions),
             dedup_hours: None,
             log_commits_max: 100_000,

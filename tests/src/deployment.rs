@@ -34,9 +34,7 @@ pub enum Sql {
 impl Sql {
     /// The databases that a test of all of them runs on: MariaDB only if LAUREL_TEST_ALL is 1.
     pub fn all() -> Vec<Self> {
-        let mut all = vec![Self::Sqlite, Self::Postgres];
-        all.extend(Self::mariadb());
-        all
+        [Self::Sqlite, Self::Postgres].into_iter().chain(Self::mariadb()).collect()
     }
 
     /// As [`Self::all`], with what goes with SQLite, and with servers.
@@ -181,6 +179,7 @@ impl Deployment {
             redis_ca: None,
             redis_prefix: "laurel".to_owned(),
             redis_allow_volatile: false,
+            redis_run_id: None,
             partitions: None,
             dedup_hours: None,
             log_commits_max: 100_000,

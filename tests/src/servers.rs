@@ -16,6 +16,7 @@ pub mod rabbitmq;
 pub mod redis_cluster;
 pub mod redis_node;
 pub mod redis_server;
+pub mod resp_proxy;
 pub mod s3;
 pub mod spark;
 pub mod twemproxy;

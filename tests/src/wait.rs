@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// The longest time that a process may take to start, or the background work to catch up, on a busy
 /// machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The pause between two probes.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -4,6 +4,7 @@
 use ranking::commit::ROOT_COMMIT;
 use sea_orm::{ActiveValue::Set, EntityTrait, QueryFilter};
 
+use crate::deployment::proxy::former_name;
 use crate::partition::Partition;
 use crate::partition::persist::is_still;
 use entity::error::Result;
@@ -13,6 +14,10 @@ impl Partition<'_> {
     /// Makes SQL accept commits of the present run of Redis, in an epoch that is no earlier than
     /// `epoch`. From here on, no persister of an earlier run can write. A run that follows another
     /// one begins an epoch, and the cursor remembers the former run.
+    ///
+    /// # Errors
+    /// `Unavailable` for a run that an operator named, and that another one has followed: a process
+    /// with the former name would take the partitions from those with the present one.
     pub(super) async fn accept_run(self, run_id: &str, epoch: u64) -> Result<log_cursor::Model> {
         let epoch = epoch as i64;
         loop {
@@ -32,6 +37,9 @@ impl Partition<'_> {
             };
             if cursor.run_id == run_id && cursor.epoch >= epoch {
                 return Ok(cursor);
+            }
+            if self.store.run_name() == Some(run_id) && cursor.is_retired(run_id) {
+                return Err(former_name(run_id, &cursor.run_id).into());
             }
             self.begin_epoch_after(&cursor, run_id, epoch).await?;
         }

@@ -12,6 +12,7 @@ use ranking::shard::Partitions;
 use ranking::store::Store;
 use ranking::store::key::KeySpace;
 use ranking::store::server::address::Address;
+use ranking::store::server::run::RunName;
 use ranking::store::write::Dedup;
 use sea_orm::{ActiveValue::Set, DatabaseConnection, EntityTrait, TryInsertResult};
 use tokio::sync::Semaphore;
@@ -23,6 +24,7 @@ use crate::deployment::Deployment;
 use crate::deployment::identity::Reached;
 use crate::deployment::presence::{self, Presence, refuse_strangers};
 use crate::deployment::private_redis::{self, PrivateRedis};
+use crate::deployment::proxy;
 use crate::deployment::redis_health::RedisHealth;
 use crate::deployment::watch::{self, Watch};
 use crate::partition::recovery::LOADS_MAX;
@@ -73,6 +75,11 @@ pub struct Settings {
     /// hides its configuration is taken with a warning.
     #[arg(long, env = "LAUREL_REDIS_ALLOW_VOLATILE", default_value_t = false, action = clap::ArgAction::Set)]
     pub redis_allow_volatile: bool,
+    /// A name for the present run of Redis, up to 64 letters, digits and _-.: such as 7, for a
+    /// server that keeps INFO back, from scripts as well; ignored elsewhere. Change it whenever
+    /// Redis restarts or fails over: until then its older data counts as level.
+    #[arg(long, env = "LAUREL_REDIS_RUN_ID", value_name = "NAME")]
+    pub redis_run_id: Option<RunName>,
     /// The number of partitions, a power of two up to 4096, fixed when the deployment is made. By
     /// default 16, or the number that the deployment has.
     #[arg(long, env = "LAUREL_PARTITIONS", value_name = "COUNT")]
@@ -198,9 +205,11 @@ impl Settings {
             .unwrap_or_default();
         let timeout = Duration::from_millis(self.redis_timeout_ms);
         let allows_cleartext = self.sql.cleartext.allow_cleartext;
-        let address = Address { url, authorities, allows_cleartext };
+        let run_name = self.redis_run_id.clone();
+        let address = Address { url, authorities, allows_cleartext, run_name };
         let store = Store::new(&address, keys, partitions, timeout)?;
         store.belong_to(&row.identity);
+        proxy::check(&store, &db).await?;
         watch::check(&store, self.redis_allow_volatile).await?;
         let presence = Arc::new(Presence::begin(&db, self.own_process(Some(&store))).await?);
         let deployment = Deployment {

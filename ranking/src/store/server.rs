@@ -4,7 +4,9 @@ pub mod address;
 pub(crate) mod cluster;
 pub mod health;
 pub(crate) mod node;
+pub mod proxy;
 pub(crate) mod route;
+pub mod run;
 
 use redis::RedisResult;
 

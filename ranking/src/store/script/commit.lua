@@ -1,9 +1,9 @@
 -- A fast-forward of one partition: writes everything below, or nothing.
 -- KEYS  head, log, sizes, then the keys of the writes
--- ARGV  expected head, new head, log entry id, log entry, then writes (see write.lua), the run id of this server
+-- ARGV  expected head, new head, log entry id, log entry, then writes (see write.lua), the run id of this server (see run.lua)
 -- returns DONE, and behind it the ranks that the writes read; STALE (another head), RESTARTED (the head is not of this server's run, or the log
 -- does not take the entry) or TYPE <key>
-local run_id = table.remove(ARGV)
+local run_id = this_run()
 local head = redis.call('GET', KEYS[1])
 if not head or string.match(head, '%S+$') ~= run_id then
   return 'RESTARTED'

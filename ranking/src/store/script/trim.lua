@@ -1,9 +1,9 @@
 -- Drops commits that SQL has from the log, and notes how far SQL has them.
 -- KEYS  head, log, sizes, settled
--- ARGV  the cursor's run id, the first log entry id to keep, the cursor's seq, the run id of this server
+-- ARGV  the cursor's run id, the first log entry id to keep, the cursor's seq, the run id of this server (see run.lua)
 -- returns the number of dropped commits; 0 if the head is not of that run
 local head = redis.call('GET', KEYS[1])
-local run_id = ARGV[4]
+local run_id = this_run()
 if run_id ~= ARGV[1] or not head or string.match(head, '%S+$') ~= run_id then
   return 0
 end

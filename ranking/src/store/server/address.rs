@@ -13,6 +13,7 @@ use redis::{
 };
 
 use super::node::Node;
+use super::run::RunName;
 use crate::error::{Error, Result};
 
 /// The accepted forms of a Redis URL.
@@ -28,11 +29,13 @@ pub struct Address {
     pub authorities: Option<Vec<u8>>,
     /// True if servers on other machines may be reached in clear text.
     pub allows_cleartext: bool,
+    /// The operator's name for the present run, where Redis does not tell it.
+    pub run_name: Option<RunName>,
 }
 
 impl From<String> for Address {
     fn from(url: String) -> Self {
-        Self { url, authorities: None, allows_cleartext: false }
+        Self { url, authorities: None, allows_cleartext: false, run_name: None }
     }
 }
 

@@ -13,6 +13,8 @@ use redis::{ConnectionAddr, Pipeline, Value};
 
 use super::address::Address;
 use super::node::{Greeting, Lane, Link, Node};
+use super::proxy::Needs;
+use super::run::{RunName, Teller};
 use crate::error::{Error, Result};
 use crate::id::PartitionNo;
 use crate::shard::Partitions;
@@ -108,6 +110,19 @@ impl Cluster {
     /// True for a Redis Cluster, false for a single server.
     pub(crate) fn is_cluster(&self) -> bool {
         self.greeting.is_cluster
+    }
+
+    /// The operator's name for the present run.
+    pub(crate) fn run_name(&self) -> Option<&RunName> {
+        self.greeting.run_name.as_ref()
+    }
+
+    /// Checks what Laurel needs of a proxy; see [`Store::check_proxy`].
+    pub(crate) async fn check_proxy(&self, needs: &Needs) -> Result<Teller> {
+        match &self.seeds[..] {
+            [node] if !self.is_cluster() => node.check_proxy(&self.greeting, needs).await,
+            _ => Ok(Teller::Info),
+        }
     }
 
     /// The servers that the URL names.

@@ -7,7 +7,9 @@ use redis::RedisResult;
 
 use super::cluster::Map;
 use super::node::Node;
+use super::run::Teller;
 use crate::error::Result;
+use crate::id::PartitionNo;
 use crate::store::{Store, classify};
 
 /// The state of one server. A field that it does not tell is `None`: some managed servers hide a
@@ -75,7 +77,8 @@ impl ServerHealth {
 }
 
 impl Store {
-    /// Asks each server for its state: `INFO`, and two `CONFIG GET`, which a server may refuse.
+    /// Asks each server for its state: `INFO`, and two `CONFIG GET`, which a server may refuse;
+    /// behind a proxy that keeps `INFO` back, by a script, and without `CONFIG GET`.
     ///
     /// # Errors
     /// `Unavailable` if the servers are not known; one that does not answer has an error of its
@@ -88,8 +91,13 @@ impl Store {
 
     async fn health_of(&self, map: &Map, node: &Arc<Node>) -> Result<ServerHealth> {
         let mut link = self.inner.cluster.link(map, node, self.lane).await?;
-        let mut pipe = redis::pipe();
-        pipe.cmd("INFO");
+        let (mut pipe, is_told) = (redis::pipe(), link.teller == Teller::Info);
+        if is_told {
+            pipe.cmd("INFO");
+        } else {
+            let info = pipe.cmd("EVALSHA").arg(self.inner.scripts.info.get_hash());
+            info.arg(1).arg(self.keys().head(PartitionNo(0))).arg("default");
+        }
         let answer: RedisResult<(String,)> = link.query(&pipe).await;
         if let Err(error) = &answer
             && (error.is_io_error() || error.is_unrecoverable_error())
@@ -99,6 +107,10 @@ impl Store {
         }
         let (info,) = answer.map_err(|error| classify(&error))?;
         let mut health = ServerHealth::of_info(&node.address, &info);
+        if !is_told {
+            // A proxy may close the connection at a command that it does not know.
+            return Ok(health);
+        }
         let mut pipe = redis::pipe();
         for name in ["appendfsync", "lazyfree-lazy-expire"] {
             pipe.cmd("CONFIG").arg("GET").arg(name);

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionInfo, FromRedisValue, Pipeline, RedisError, Value};
+use redis::{
+    AsyncConnectionConfig, ConnectionInfo, FromRedisValue, Pipeline, RedisError, RedisResult, Value,
+};
 use tokio::sync::RwLock;
 
+use super::run::{RunName, Teller, run_id_of, unless_of_redis};
 use crate::error::{Error, Result};
 use crate::store::classify;
 
@@ -46,6 +49,10 @@ pub(crate) struct Greeting {
     pub(crate) is_cluster: bool,
     /// Loads the scripts.
     pub(crate) scripts: Pipeline,
+    /// Asks for `INFO server` by a script.
+    pub(crate) info: Pipeline,
+    /// The operator's name for the present run.
+    pub(crate) run_name: Option<RunName>,
 }
 
 /// A redis-server; each connection is made when it is first used.
@@ -72,6 +79,14 @@ pub(crate) struct Link {
     connection: MultiplexedConnection,
     lane: Lane,
     pub(crate) run_id: Arc<str>,
+    pub(crate) teller: Teller,
+}
+
+/// A new connection, with the server's answer to `INFO` and the one who gave it.
+pub(super) struct Met {
+    connection: MultiplexedConnection,
+    info: String,
+    teller: Teller,
 }
 
 impl Node {
@@ -92,7 +107,8 @@ impl Node {
         self.client.get_connection_info()
     }
 
-    /// The connection of a lane; makes one if there is none. Up to three round trips.
+    /// The connection of a lane; makes one if there is none. Up to three round trips, and some more
+    /// where `INFO` does not pass.
     pub(crate) async fn link(&self, greeting: &Greeting, lane: Lane) -> Result<Link> {
         let slot = &self.slots[lane as usize];
         let failures = {
@@ -142,60 +158,108 @@ impl Node {
     }
 
     async fn connect(&self, greeting: &Greeting, lane: Lane) -> Result<Link> {
-        let away = |error| match classify(&error) {
-            Error::Unavailable(_) => {
-                Error::Unavailable(format!("Redis at {} is unavailable: {error}", self.address))
-            }
-            other => other,
-        };
         let response_timeout = match lane {
             Lane::Work | Lane::Reads => greeting.response_timeout,
             Lane::Probe => greeting.response_timeout.min(PROBE_TIMEOUT),
         };
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(Some(response_timeout));
-        let meeting = async {
-            let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-            let mut connection = connecting.await?;
-            let mut info = redis::cmd("INFO");
-            let info: String = info.arg("server").query_async(&mut connection).await?;
-            Ok((connection, info))
-        };
-        let (mut connection, info) = match meeting.await {
-            Ok(met) => met,
-            Err(error) if self.answers_ping(&error, &config).await => {
-                return Err(self.keeps_back(&error.to_string()));
-            }
-            Err(error) => return Err(away(error)),
-        };
+        let Met { connection, info, teller } = self.meet(greeting, response_timeout).await?;
         let line = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
         self.check_version(line("redis_version:"))?;
         // Valkey's name for the mode is the second.
         self.check_mode(line("redis_mode:").or_else(|| line("server_mode:")), greeting)?;
-        // Without it, a server that lost its data would not be told from the one before.
-        let run_id = line("run_id:").map(str::trim).filter(|run_id| !run_id.is_empty());
-        let run_id = run_id.ok_or_else(|| self.keeps_back("its INFO has no run_id"))?.into();
-        let loading = greeting.scripts.query_async(&mut connection);
-        let () = loading.await.map_err(away)?;
-        Ok(Link { connection, lane, run_id })
+        let run_id = match (run_id_of(&info), &greeting.run_name) {
+            (Some(run_id), _) => run_id.into(),
+            (None, Some(name)) => name.as_str().into(),
+            // Without it, a server that lost its data would not be told from the one before.
+            (None, None) => return Err(self.keeps_back("its INFO has no run_id")),
+        };
+        let mut link = Link { connection, lane, run_id, teller };
+        let () = link.query(&greeting.scripts).await.map_err(|error| self.away(&error))?;
+        Ok(link)
+    }
+
+    /// Connects, and learns which run of the server is at the other end.
+    async fn meet(&self, greeting: &Greeting, response_timeout: Duration) -> Result<Met> {
+        let reason = match self.ask_info(response_timeout).await? {
+            Ok(met) => return Ok(met),
+            Err(reason) if greeting.is_cluster => return Err(self.keeps_back(&reason)),
+            Err(reason) => reason,
+        };
+        let mut connection =
+            self.open(response_timeout).await.map_err(|error| self.away(&error))?;
+        let asked: RedisResult<(String,)> = greeting.info.query_async(&mut connection).await;
+        match asked {
+            Ok((info,)) if run_id_of(&info).is_some() => {
+                Ok(Met { connection, info, teller: Teller::Script })
+            }
+            // The server itself has said that it does not tell it.
+            Ok((info,)) if greeting.run_name.is_some() => {
+                Ok(Met { connection, info, teller: Teller::Operator })
+            }
+            Ok(_) => Err(self.keeps_back(&reason)),
+            Err(error) => Err(self.keeps_back(&format!("{reason}; a script: {error}"))),
+        }
+    }
+
+    /// Connects and asks for `INFO server`; the reason why a server that answers `PING` does not
+    /// tell its run by that.
+    ///
+    /// # Errors
+    /// `Unavailable` if it does not answer `PING` either.
+    pub(super) async fn ask_info(
+        &self,
+        response_timeout: Duration,
+    ) -> Result<std::result::Result<Met, String>> {
+        let mut connection =
+            self.open(response_timeout).await.map_err(|error| self.away(&error))?;
+        let asked = redis::cmd("INFO").arg("server").query_async(&mut connection).await;
+        match asked {
+            Ok::<String, _>(info) if run_id_of(&info).is_some() => {
+                Ok(Ok(Met { connection, info, teller: Teller::Info }))
+            }
+            Ok(_) => Ok(Err("its INFO has no run_id".to_owned())),
+            Err(error) if self.answers_ping(&error, response_timeout).await => {
+                Ok(Err(error.to_string()))
+            }
+            Err(error) => Err(self.away(&unless_of_redis(error))),
+        }
+    }
+
+    /// A new connection, on which nothing was said.
+    pub(super) async fn open(
+        &self,
+        response_timeout: Duration,
+    ) -> RedisResult<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(response_timeout));
+        self.client.get_multiplexed_async_connection_with_config(&config).await
     }
 
     /// True if a new connection answers `PING` after this error, which a server that is gone or
     /// silent does not.
-    async fn answers_ping(&self, error: &RedisError, config: &AsyncConnectionConfig) -> bool {
+    async fn answers_ping(&self, error: &RedisError, response_timeout: Duration) -> bool {
         if error.is_timeout() || error.is_connection_refusal() {
             return false;
         }
-        let connecting = self.client.get_multiplexed_async_connection_with_config(config);
-        let Ok(mut connection) = connecting.await else { return false };
+        let Ok(mut connection) = self.open(response_timeout).await else { return false };
         redis::cmd("PING").exec_async(&mut connection).await.is_ok()
+    }
+
+    /// The error of a server that cannot be reached.
+    pub(super) fn away(&self, error: &RedisError) -> Error {
+        match classify(error) {
+            Error::Unavailable(_) => {
+                Error::Unavailable(format!("Redis at {} is unavailable: {error}", self.address))
+            }
+            other => other,
+        }
     }
 
     /// The error of a program that answers for Redis, but not everything.
     fn keeps_back(&self, reason: &str) -> Error {
         Error::Unavailable(format!(
-            "Redis at {} answers PING but does not say which run of the server it is ({reason}): expected a Redis or Valkey server that lets INFO pass, and no proxy in front of it such as twemproxy",
+            "Redis at {} answers PING but does not say which run of the server it is ({reason}): expected a Redis or Valkey server that lets INFO pass, to scripts at least, or LAUREL_REDIS_RUN_ID",
             self.address
         ))
     }
@@ -228,19 +292,17 @@ impl Node {
 
 impl Link {
     /// Sends a pipeline and waits for its answers.
-    pub(crate) async fn query<T: FromRedisValue>(
-        &mut self,
-        pipe: &Pipeline,
-    ) -> redis::RedisResult<T> {
-        pipe.query_async(&mut self.connection).await
+    pub(crate) async fn query<T: FromRedisValue>(&mut self, pipe: &Pipeline) -> RedisResult<T> {
+        let answer = pipe.query_async(&mut self.connection).await;
+        match self.teller {
+            Teller::Info => answer,
+            Teller::Script | Teller::Operator => answer.map_err(unless_of_redis),
+        }
     }
 
     /// As [`Self::query`]; a long pipeline of reads of requests goes in parts, one after the other,
     /// so that other readers come in between.
-    pub(crate) async fn query_in_turn(
-        &mut self,
-        pipe: &Pipeline,
-    ) -> redis::RedisResult<Vec<Value>> {
+    pub(crate) async fn query_in_turn(&mut self, pipe: &Pipeline) -> RedisResult<Vec<Value>> {
         let is_short = pipe.len() <= READS_UNDER_WAY_MAX;
         if self.lane == Lane::Work || is_short {
             return self.query(pipe).await;

@@ -7,16 +7,20 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
-use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, ServerError, Value};
+use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, ServerError, Value};
 
 use super::cluster::Map;
 use super::node::{Lane, Link, Node};
+use super::run::Teller;
 use crate::error::{Error, Result};
 use crate::id::PartitionNo;
 use crate::store::{Failed, Store, classify, has_code};
 
 /// The most redirections of a command before it fails.
 const SENT_ON_MAX: usize = 5;
+
+/// In the place of a run id: the script asks the server for it.
+const ASK: &str = "?";
 
 /// The answers to a pipeline, in its order.
 #[derive(Debug, Default)]
@@ -86,7 +90,7 @@ impl Store {
         let (mut answers, mut is_second) = (Answers::default(), false);
         let mut parts = self.parts(pipe, None, self.lane).await?;
         for _ in 0..=SENT_ON_MAX {
-            let sent = join_all(parts.iter_mut().map(|part| self.send(part, pipe))).await;
+            let sent = join_all(parts.iter_mut().map(|part| self.send_reads(part, pipe))).await;
             let (mut again, mut lost) = (vec![], false);
             for (part, sent) in parts.iter().zip(sent) {
                 let error = match sent {
@@ -131,7 +135,10 @@ impl Store {
             let parts = self.parts(&pipe, places.take(), Lane::Work).await;
             let mut part = parts.map_err(Failed::Refused)?.swap_remove(0);
             let mut told = pipe.clone();
-            told.arg(&*part.link.run_id);
+            told.arg(match part.link.teller {
+                Teller::Script => ASK,
+                Teller::Info | Teller::Operator => &*part.link.run_id,
+            });
             let error = match self.send(&mut part, &told).await {
                 Ok(mut values) => {
                     return crate::store::decode(values.pop()).map_err(Failed::Lost);
@@ -212,14 +219,38 @@ impl Store {
         })
     }
 
-    async fn send(&self, part: &mut Part, pipe: &Pipeline) -> redis::RedisResult<Vec<Value>> {
-        let answer: redis::RedisResult<Vec<Value>> = if part.is_asked || pipe.is_transaction() {
+    /// As [`Self::send`]. Where a proxy may lead the connection to another run, a script behind the
+    /// reads checks that it has not: runs follow one another, so no read went to another one.
+    async fn send_reads(&self, part: &mut Part, pipe: &Pipeline) -> RedisResult<Vec<Value>> {
+        if part.link.teller != Teller::Script {
+            return self.send(part, pipe).await;
+        }
+        let partition = pipe.cmd_iter().find_map(|command| self.partition_of(command));
+        let mut checked = part.pipe(pipe);
+        let check = checked.cmd("EVALSHA").arg(self.inner.scripts.same_run.get_hash()).arg(1);
+        check.arg(self.keys().head(partition.unwrap_or(PartitionNo(0)))).arg(&*part.link.run_id);
+        let answer = match pipe.is_transaction() {
+            true => part.link.query::<Vec<Value>>(&checked).await,
+            false => part.link.query_in_turn(&checked).await,
+        };
+        let mut values = self.answered(part, answer).await?;
+        values.pop();
+        unwrapped(pipe, values)
+    }
+
+    async fn send(&self, part: &mut Part, pipe: &Pipeline) -> RedisResult<Vec<Value>> {
+        let answer: RedisResult<Vec<Value>> = if part.is_asked || pipe.is_transaction() {
             part.link.query(&part.pipe(pipe)).await
         } else if part.commands.is_none() {
             part.link.query_in_turn(pipe).await
         } else {
             part.link.query_in_turn(&part.pipe(pipe)).await
         };
+        unwrapped(pipe, self.answered(part, answer).await?)
+    }
+
+    /// Drops the connection, and doubts the map, if an answer calls for it.
+    async fn answered<T>(&self, part: &Part, answer: RedisResult<T>) -> RedisResult<T> {
         if let Err(error) = &answer {
             let is_lost = error.is_io_error() || error.is_unrecoverable_error();
             let is_doubtful = is_lost || has_code(error, &["CLUSTERDOWN"]);
@@ -230,11 +261,7 @@ impl Store {
                 part.node.unlink(&part.link).await;
             }
         }
-        let mut values = answer?;
-        if pipe.is_transaction() {
-            values = redis::from_redis_value(values.pop().unwrap_or(Value::Nil))?;
-        }
-        Ok(values)
+        answer
     }
 
     /// The new destinations of a part's commands, after its server named others for some of them.
@@ -325,6 +352,14 @@ impl Part {
             part.add_command(commands[command].clone());
         }
         part
+    }
+}
+
+/// The answers to the commands of a pipeline; those of a transaction are in its last one.
+fn unwrapped(pipe: &Pipeline, mut values: Vec<Value>) -> RedisResult<Vec<Value>> {
+    match pipe.is_transaction() {
+        true => Ok(redis::from_redis_value(values.pop().unwrap_or(Value::Nil))?),
+        false => Ok(values),
     }
 }
 
