@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, Request as HttpRequest, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -187,7 +188,9 @@ async fn query_by_get(
     let Some(media_type) = MediaType::preferred(&headers) else {
         return not_acceptable();
     };
-    let received = Received { address, bytes, headers, media_type, method: Method::Get, span };
+    let parameters = Bytes::copy_from_slice(request.uri().query().unwrap_or_default().as_bytes());
+    let method = Method::Get;
+    let received = Received { address, parameters, bytes, headers, media_type, method, span };
     execute(service, received, parse).await
 }
 
@@ -220,7 +223,8 @@ async fn query_by_post(
         let parse = || parameters::of_body(&body, values_max);
         return Box::pin(events::answer(service, asked, parse)).await;
     }
-    let received = Received { address, bytes, headers, media_type, method: Method::Post, span };
+    let (parameters, method) = (body.clone(), Method::Post);
+    let received = Received { address, parameters, bytes, headers, media_type, method, span };
     execute(service, received, move || parameters::of_body(&body, values_max)).await
 }
 

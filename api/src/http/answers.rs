@@ -2,8 +2,8 @@
 //!
 //! It keeps only answers without errors and without fields that are private or uncacheable by the
 //! hints of the schema, and only for questions that come again: an answer that is asked for once
-//! costs more to keep than it may save. The key of an answer decides whether a request is accepted,
-//! so a request that would be refused finds none.
+//! costs more to keep than it may save. A request is known by its bytes: one whose answer is kept
+//! is not parsed, and one that would be refused finds none.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::pin::pin;
@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_graphql::Request;
+use axum::body::Bytes;
 use ranking::store::Store;
 use tokio::time::Instant;
 
+use super::execution::{Method, Received};
 use super::response::Answer;
 use crate::access::Principal;
 use crate::cache::shared::{GoodUntil, SharedCache};
@@ -37,38 +38,29 @@ struct Questions {
     hasher: RandomState,
 }
 
-/// Everything that an answer depends on.
+/// Everything that an answer depends on: a request as it came.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AnswerKey {
-    query: String,
-    operation_name: Option<String>,
-    variables: String,
+    method: Method,
+    /// The body, or the query string of the URL.
+    parameters: Bytes,
     /// The client, as far as the answer depends on it.
-    pub principal: Option<Arc<Principal>>,
+    principal: Option<Arc<Principal>>,
 }
 
 impl AnswerKey {
-    /// The question of a request, of a principal if it has a token.
-    pub fn of(request: &Request, principal: Option<Arc<Principal>>) -> Self {
-        let variables = serde_json::to_string(&request.variables);
-        Self {
-            query: request.query.clone(),
-            operation_name: request.operation_name.clone(),
-            variables: variables.expect("variables came as JSON"),
-            principal,
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        let name = self.operation_name.as_ref().map_or(0, String::len);
-        self.query.len() + name + self.variables.len()
+    /// The same key, which holds no memory of a connection.
+    fn detached(&self) -> Self {
+        Self { parameters: Bytes::copy_from_slice(&self.parameters), ..self.clone() }
     }
 }
 
 impl AnswerCache {
     /// Starts empty.
     pub fn new(store: &Store, caches: &CacheSettings) -> Self {
-        let bytes = |question: &AnswerKey, answer: &Answer| question.bytes() + answer.bytes() + 256;
+        let bytes = |question: &AnswerKey, answer: &Answer| {
+            question.parameters.len() + answer.bytes() + 256
+        };
         let age = Duration::from_millis(caches.cache_age_ms);
         Self {
             answers: SharedCache::new(store, age, caches.answer_cache_bytes, bytes),
@@ -81,14 +73,18 @@ impl AnswerCache {
     /// any number of them.
     pub fn question(
         &self,
-        request: &Request,
+        received: &Received,
         principal: Option<&Arc<Principal>>,
     ) -> Option<AnswerKey> {
         let is_kept = match principal {
             None => true,
             Some(principal) => self.token_answers == Switch::On && !principal.is_player,
         };
-        is_kept.then(|| AnswerKey::of(request, principal.cloned()))
+        is_kept.then(|| AnswerKey {
+            method: received.method,
+            parameters: received.parameters.clone(),
+            principal: principal.cloned(),
+        })
     }
 
     /// The cached answer, if there is a good one.
@@ -108,6 +104,7 @@ impl AnswerCache {
         if !self.questions.comes_again(question) {
             return execution.await;
         }
+        let question = question.detached();
         let mut execution = pin!(execution);
         let fetch = async {
             let began = Instant::now();
@@ -118,7 +115,7 @@ impl AnswerCache {
             };
             (answer, good_until)
         };
-        let fetched = self.answers.find(question, fetch).await;
+        let fetched = self.answers.find(&question, fetch).await;
         if fetched.is_own || fetched.value.is_for_all() {
             return fetched.value;
         }

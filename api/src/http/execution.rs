@@ -16,6 +16,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response as HttpResponse;
 use futures::FutureExt;
@@ -49,17 +50,19 @@ pub(super) const BYTES_A_POINT: u64 = 64;
 /// check.
 const IN_PLACE_BYTES_MAX: usize = 4 << 10;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
     Get,
     Post,
 }
 
-/// All of a request but its parameters.
+/// A request as it came.
 pub struct Received {
     /// The client's address.
     pub address: IpAddr,
-    /// The bytes of its parameters.
+    /// The body, or the query string of the URL.
+    pub parameters: Bytes,
+    /// The length of the parameters once they are decoded, in bytes.
     pub bytes: usize,
     /// The headers.
     pub headers: HeaderMap,
@@ -158,6 +161,19 @@ impl Found {
     ) -> HttpResponse {
         let Self { principal, account, in_turns } = self;
         let media_type = received.media_type;
+        let wants_cost = received.wants_cost();
+        let question = match wants_cost {
+            true => None,
+            false => service.answers.question(&received, principal.as_ref()),
+        };
+        if let Some(question) = &question
+            && let Some(answer) = service.answers.get(question).await
+        {
+            METRICS.answers.hits.inc();
+            received.span.record("laurel.cached", true);
+            account.read_more(answer.bytes() as u64 / BYTES_A_POINT);
+            return received.send(answer, principal.is_none());
+        }
         let Parameters { mut request, hash } = match parse() {
             Ok(parameters) => parameters,
             Err(error) => return refuse(media_type, StatusCode::BAD_REQUEST, &error),
@@ -166,22 +182,6 @@ impl Found {
             && let Err(error) = service.persisted_queries.complete(&mut request, hash)
         {
             return refuse_hash(media_type, error);
-        }
-        let wants_cost = received.wants_cost();
-        let question = match wants_cost {
-            true => None,
-            false => service.answers.question(&request, principal.as_ref()),
-        };
-        if let Some(question) = &question
-            && let Some(answer) = service.answers.get(question).await
-        {
-            METRICS.answers.hits.inc();
-            received.span.record("laurel.cached", true);
-            account.read_more(answer.bytes() as u64 / BYTES_A_POINT);
-            if let Some(hash) = hash {
-                service.persisted_queries.keep(hash, &request.query);
-            }
-            return received.send(answer, principal.is_none());
         }
         // A hash may stand for a long text.
         let is_long = request.query.len() > IN_PLACE_BYTES_MAX;

@@ -17,8 +17,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Service;
-use super::answers::AnswerKey;
-use super::operation::{Operation, Update, one};
+use super::operation::{Operation, Question, Update, one};
 use super::rates::{Client, RetryAfter};
 use super::response::server_error;
 use super::shares::Part;
@@ -44,7 +43,7 @@ const SEASON_PAUSE: Duration = Duration::from_secs(30);
 
 /// The feeds that anyone has subscribed to.
 pub struct Feeds {
-    by_question: Mutex<HashMap<AnswerKey, Weak<Feed>>>,
+    by_question: Mutex<HashMap<Question, Weak<Feed>>>,
     heavy: Semaphore,
     light: Semaphore,
 }
@@ -61,7 +60,7 @@ impl Default for Feeds {
 
 /// A document that is executed after each change of what it follows.
 struct Feed {
-    question: AnswerKey,
+    question: Question,
     service: Service,
     updates: watch::Receiver<Option<Arc<Update>>>,
     /// Told when a client has paid for an answer.
@@ -119,7 +118,7 @@ impl Feeds {
         unfold(subscribed, Subscribed::next).boxed()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<AnswerKey, Weak<Feed>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Question, Weak<Feed>>> {
         self.by_question.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -129,11 +128,11 @@ impl Feed {
     fn start(
         service: Service,
         client: Client,
-        question: AnswerKey,
+        question: Question,
         operation: Arc<Operation>,
     ) -> Self {
         let (sender, updates) = watch::channel(None);
-        let asker = (client, question.principal.clone());
+        let asker = (client, question.rights.clone());
         let taken = Arc::new(Notify::new());
         let executing = push(service.clone(), operation, asker, sender, taken.clone());
         let _executing = AbortOnDropHandle::new(tokio::spawn(executing));

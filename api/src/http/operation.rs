@@ -14,7 +14,6 @@ use tracing::field::Empty;
 
 use super::Service;
 use super::admission::LIGHT_POINTS_MAX;
-use super::answers::AnswerKey;
 use super::check::Document;
 use super::check::cost::Cost;
 use super::execution::{BYTES_A_POINT, REQUEST_POINTS, over_rate, within};
@@ -45,6 +44,16 @@ pub struct Operation {
     cost: Cost,
     /// The memory of its parsed document and its variables, in bytes, about.
     pub bytes: u64,
+}
+
+/// Everything that the answers to an operation depend on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Question {
+    query: String,
+    operation_name: Option<String>,
+    variables: String,
+    /// The rights of the client.
+    pub rights: Option<Arc<Principal>>,
 }
 
 /// An answer on its way to sockets. All that share a subscription share it.
@@ -124,8 +133,14 @@ impl Operation {
     }
 
     /// Everything that its answers depend on, for a client with some rights.
-    pub fn question(&self, rights: Option<Arc<Principal>>) -> AnswerKey {
-        AnswerKey::of(&self.request(), rights)
+    pub fn question(&self, rights: Option<Arc<Principal>>) -> Question {
+        let variables = serde_json::to_string(&self.variables);
+        Question {
+            query: self.query.clone(),
+            operation_name: self.operation_name.clone(),
+            variables: variables.expect("variables came as JSON"),
+            rights,
+        }
     }
 
     /// Executes it once, within the time of a query; in turns if it is costly and anyone's.

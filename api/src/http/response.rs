@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use async_graphql::{ErrorExtensionValues, Response, ServerError, Value};
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use sha2::{Digest, Sha256};
@@ -263,8 +263,8 @@ impl Answer {
         if tag::is_known(headers, &tag) {
             return (StatusCode::NOT_MODIFIED, described).into_response();
         }
-        let content_type = [(header::CONTENT_TYPE, media_type.name())];
-        (content_type, described, self.body).into_response()
+        let content_type = HeaderValue::from_static(media_type.name());
+        ([(header::CONTENT_TYPE, content_type)], described, Body::from(self.body)).into_response()
     }
 }
 
@@ -390,7 +390,8 @@ fn send(
         (header::CACHE_CONTROL, "no-store"),
         (header::VARY, VARY),
     ];
-    let mut answer = (status, headers, body.into()).into_response();
+    let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
+    let mut answer = (status, headers, Body::from(body.into())).into_response();
     if let Some(codes) = codes {
         answer.extensions_mut().insert(codes);
     }

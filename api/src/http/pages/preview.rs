@@ -6,6 +6,7 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
+use axum::body::Bytes;
 use axum::http::HeaderMap;
 use engine::settings::connections::ImageHosts;
 use serde::Deserialize;
@@ -116,17 +117,18 @@ fn text(value: &Value) -> Option<String> {
 
 /// The data of the answer to a client without a token; null if there is none.
 async fn answer(service: &Service, address: IpAddr, query: &str, variables: Value) -> Value {
-    let body = json!({ "query": query, "variables": variables }).to_string();
+    let body = Bytes::from(json!({ "query": query, "variables": variables }).to_string());
     let received = Received {
         address,
+        parameters: body.clone(),
         bytes: body.len(),
         headers: HeaderMap::new(),
         media_type: MediaType::Json,
-        method: Method::Get,
+        method: Method::Post,
         span: tracing::Span::none(),
     };
     let values_max = service.checks.variable_values_max();
-    let parse = move || parameters::of_body(body.as_bytes(), values_max);
+    let parse = move || parameters::of_body(&body, values_max);
     let answer = execute(service.clone(), received, parse).await;
     let bytes = axum::body::to_bytes(answer.into_body(), ANSWER_BYTES_MAX).await;
     let mut answer: Value =
