@@ -26,12 +26,13 @@ if type(added) == 'table' then
   return 'RESTARTED'
 end
 -- After the first write, which Redis refuses if it is out of memory.
-local sizes = redis.call('TYPE', KEYS[3]).ok
-if sizes ~= 'list' and sizes ~= 'none' then
+local last = redis.pcall('LINDEX', KEYS[3], -1)
+if type(last) == 'table' then
+  -- Another program's key, of another type.
   redis.call('UNLINK', KEYS[3])
+  last = nil
 end
-local bytes = tonumber(redis.call('LINDEX', KEYS[3], -1) or 0) or 0
-redis.call('RPUSH', KEYS[3], bytes + #ARGV[4])
+redis.call('RPUSH', KEYS[3], (tonumber(last or 0) or 0) + #ARGV[4])
 local ranks = apply_writes(5)
 redis.call('SET', KEYS[1], ARGV[2])
 return #ranks == 0 and 'DONE' or 'DONE ' .. table.concat(ranks, ' ')

@@ -6,14 +6,16 @@ local TYPE_OF = { ZADD = 'zset', ZREM = 'zset', ZRANK = 'zset', RENAME = 'zset',
 local MUST_EXIST = { RENAME = true, STRLEN = true }
 
 local function foreign_key(first)
-  local i = first
+  local i, known = first, {}
   while i <= #ARGV do
-    local command, key = ARGV[i], KEYS[tonumber(ARGV[i + 1])]
-    if TYPE_OF[command] then
-      local type = redis.call('TYPE', key).ok
-      if type ~= TYPE_OF[command] and (type ~= 'none' or MUST_EXIST[command]) then
-        return key
+    local command, place = ARGV[i], tonumber(ARGV[i + 1])
+    local wanted = TYPE_OF[command]
+    if wanted and (known[place] ~= wanted or MUST_EXIST[command]) then
+      local type = redis.call('TYPE', KEYS[place]).ok
+      if type ~= wanted and (type ~= 'none' or MUST_EXIST[command]) then
+        return KEYS[place]
       end
+      known[place] = wanted
     end
     i = i + 3 + tonumber(ARGV[i + 2])
   end
