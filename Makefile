@@ -73,6 +73,23 @@ define protoc
 	fi
 endef
 
+# $(spark): installs Spark beside the build, and all that its client needs. The download has 435 MiB.
+define spark
+	$(call install,java,openjdk-17-jre-headless,openjdk@17)
+	$(python)
+	$(protoc)
+	place="$(TOOLS)/spark"
+	if ! [ "$$place/installed" -nt tests/engines/spark.txt ]; then
+		echo "installing Spark"
+		rm -rf "$$place"
+		mkdir -p "$$place"
+		python3 -m pip download --quiet --no-deps --no-binary :all: --require-hashes -r tests/engines/spark.txt --dest "$$place"
+		tar -xzf "$$place"/pyspark-*.tar.gz -C "$$place" --strip-components 1
+		rm "$$place"/pyspark-*.tar.gz
+		touch "$$place/installed"
+	fi
+endef
+
 # $(call tool,crate,version): installs a program of cargo's, built in a directory of its own so as not to disturb ours.
 define tool
 	if [ "$$("$(TOOLS)/bin/$(1)" --version 2>/dev/null | awk '{ print $$NF }')" != $(2) ]; then
@@ -227,25 +244,12 @@ test-kafka: ## the tests of queues on tansu in place of Kafka, with everything a
 	export LAUREL_TEST_TANSU="$(TOOLS)/bin/tansu"
 	LAUREL_TEST_BROKERS=1 LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=2 cargo test --locked -p tests --test system -- queues::kafka queues::crashes queues::formats
 
-# The download has 435 MiB.
 test-spark: ## folds on a cluster of Apache Spark 4.3 with processes killed, and on Sail, by our own client; T=killed for some
 	@$(call install,redis-server,redis-server,redis)
-	$(call install,java,openjdk-17-jre-headless,openjdk@17)
-	$(python)
+	$(spark)
 	$(postgresql)
-	$(protoc)
-	place="$(TOOLS)/spark"
-	if ! [ "$$place/installed" -nt tests/engines/spark.txt ]; then
-		echo "installing Spark"
-		rm -rf "$$place"
-		mkdir -p "$$place"
-		python3 -m pip download --quiet --no-deps --no-binary :all: --require-hashes -r tests/engines/spark.txt --dest "$$place"
-		tar -xzf "$$place"/pyspark-*.tar.gz -C "$$place" --strip-components 1
-		rm "$$place"/pyspark-*.tar.gz
-		touch "$$place/installed"
-	fi
 	cargo build --locked --workspace --features analytics/spark
-	LAUREL_TEST_SPARK="$$place/deps" LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=1 cargo test --locked -p tests --test system -- $(or $(T),fold_spark)
+	LAUREL_TEST_SPARK="$(TOOLS)/spark/deps" LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=1 cargo test --locked -p tests --test system -- $(or $(T),fold_spark)
 
 # LAST, CALM, RECOVERY and AWAY are described in docs/explanation/reliability.md.
 # PROFILE=release needs a release build of analytics.
@@ -261,7 +265,7 @@ faults: ## every fault under load; F=power_cut RUNS=200 SEED=1 for some, SOAK=36
 soak: ## an hour of random faults on three processes; SOAK=600 for ten minutes
 	@$(MAKE) faults SOAK="$(or $(SOAK),3600)"
 
-bench: $(if $(filter-out queues,$(PART)),,brokers) ## costs measured on this machine; PART=windows, serving, peers, history, boards, persister, import, attacks, siege, live, away, queues or giant for one part
+bench: $(if $(filter-out queues,$(PART)),,brokers) ## costs measured on this machine; PART=windows, serving, peers, history, boards, persister, import, folds, attacks, siege, live, away, queues or giant for one part
 	@$(call install,redis-server,redis-server,redis)
 	@$(call install,wrk,wrk,wrk)
 	$(postgresql)
@@ -269,6 +273,9 @@ bench: $(if $(filter-out queues,$(PART)),,brokers) ## costs measured on this mac
 	cargo build --release --locked -p api
 	case "$(PART)" in "" | history | boards | import | giant) cargo build --release --locked -p analytics ;; esac
 	case "$(PART)" in "" | queues) cargo build --release --locked -p ingest ;; esac
+	$(if $(filter folds,$(PART)),$(spark))
+	$(if $(filter folds,$(PART)),cargo build --release --locked -p analytics --features spark)
+	$(if $(filter folds,$(PART)),export LAUREL_TEST_SPARK="$(TOOLS)/spark/deps")
 	LAUREL_TEST_BUILT=1 cargo bench --locked -p tests --bench bench -- $(PART)
 
 lint: advisories ## licenses, advisories, unused dependencies, format and lints, as CI checks them

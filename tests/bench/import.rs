@@ -34,8 +34,9 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
             println!("import on {sql:?}, run {run}");
             let stores = Stores::open_on(sql, 1).await;
             let events = scale.of(EVENTS, 10_000);
-            let all = generate(&stores, "all.parquet", events).await;
-            let part = generate(&stores, "part.parquet", events / ORDINARY_PART).await;
+            let all = generate(&stores, "all.parquet", (MEMBERS, events)).await;
+            let part = (MEMBERS, events / ORDINARY_PART);
+            let part = generate(&stores, "part.parquet", part).await;
             stores.create_board("ordinary", &[]).await;
             stores.create_board("b", &["daily".parse().unwrap()]).await;
             let ordinary = analytics(&stores, &["import", "--board", "ordinary", &part]).await;
@@ -54,10 +55,10 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     }
 }
 
-/// Makes a file of events, and returns its path.
-async fn generate(stores: &Stores, name: &str, events: usize) -> String {
+/// Makes a file of so many members and events, and returns its path.
+pub(crate) async fn generate(stores: &Stores, name: &str, counts: (usize, usize)) -> String {
     let path = stores.dir().join(name);
-    let [members, events] = [MEMBERS, events].map(|count| count.to_string());
+    let [members, events] = <[usize; 2]>::from(counts).map(|count| count.to_string());
     let how = ["generate", "--members", &members, "--events", &events, "--out", text(&path)];
     analytics(stores, &how).await;
     text(&path).to_owned()

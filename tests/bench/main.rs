@@ -12,6 +12,7 @@
 //! | [`boards`] | many small boards: a server at rest, a recovery and a diff |
 //! | [`persister`] | the persister on each database, beside multi-row inserts |
 //! | [`import`] | imports of a whole history on each database, beside a bare COPY or inserts |
+//! | [`folds`] | a history folded by polars, DataFusion, Sail and Spark |
 //! | [`attacks`] | what each attack costs, and what it makes others wait |
 //! | [`siege`] | what readers wait for beside a thousand hostile connections |
 //! | [`live`] | subscribers of one board beside writers: commit to socket, memory of a socket |
@@ -37,6 +38,7 @@ mod boards;
 mod chart;
 mod cost;
 mod figures;
+mod folds;
 mod giant;
 mod history;
 mod import;
@@ -131,6 +133,10 @@ async fn main() {
     }
     if asked("queues") {
         queues::measure(scale, &mut figures).await;
+    }
+    // It needs engines that are large, so it must be asked for by name.
+    if parts.iter().any(|part| part == "folds") {
+        folds::measure(scale, &mut figures).await;
     }
     // It takes an hour and 40 GB of disk, so it must be asked for by name.
     if parts.iter().any(|part| part == "giant") {

@@ -56,6 +56,13 @@ impl Engine {
         let error = String::from_utf8_lossy(&output.stderr);
         let statements: Vec<Value> = serde_json::from_slice(&output.stdout).expect(&error);
         let states = format!("{plan}-{}", self.dialect);
+        self.execute(plan, &statements, &states);
+        states
+    }
+
+    /// Runs statements, as `fold sql` prints them, on the files of a plan; each writes its states
+    /// below a directory.
+    pub fn execute(&mut self, plan: &str, statements: &[Value], states: &str) {
         let statements = statements.iter().map(|statement| {
             let out = format!("{states}/{}", statement["directory"].as_str().unwrap());
             json!({ "sql": statement["sql"], "out": out })
@@ -66,7 +73,6 @@ impl Engine {
             "periods": format!("{plan}/periods.parquet"),
             "statements": statements,
         }));
-        states
     }
 
     /// The address of Sail as a server of Spark Connect.
