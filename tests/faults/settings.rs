@@ -51,6 +51,11 @@ impl Settings {
         }
     }
 
+    /// True if every other fault will do: in `make test`, unless some were asked for.
+    pub(crate) fn is_half(&self) -> bool {
+        self.is_short && self.only.is_empty() && !tests::extent::is_all()
+    }
+
     /// True if a fault was asked for.
     pub(crate) fn asks_for(&self, name: &str) -> bool {
         let name = format!("faults::{name}");

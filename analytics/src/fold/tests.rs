@@ -124,7 +124,7 @@ fn run(plan: &Plan, board: &Board, dir: &Path) -> PathBuf {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 40, ..ProptestConfig::default() })]
     #[test]
     fn an_engine_folds_to_the_standings_of_a_replay(
         board in boards(),

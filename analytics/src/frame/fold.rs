@@ -336,7 +336,7 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(128))]
+        #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
         fn polars_and_the_fold_give_equal_standings(board in boards(), rows in rows(), later_ms in -9_000_000_000_i64..900_000_000, in_parts in 0..8) {
             let through_ms = 1_762_100_000_000 + later_ms;

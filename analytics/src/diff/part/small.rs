@@ -110,7 +110,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn a_small_board_folds_as_polars_folds_it(board in boards(), events in histories(), later_ms in -9_000_000_000_i64..900_000_000) {
             let through_ms = 1_762_100_000_000 + later_ms;
