@@ -202,7 +202,7 @@ async fn a_command_that_is_stopped_says_so_and_leaves_nothing() {
     }
 
     let (code, _, error) =
-        run(&deployment, &[&["generate", "--events", "400000"], &members[..]].concat());
+        run(&deployment, &[&["generate", "--events", "150000"], &members[..]].concat());
     assert_eq!(code, 0, "{error}");
     let db = &deployment.sql().await;
     for (state, name) in [("stopped by the user", "INT"), ("stopped by a signal", "TERM")] {
