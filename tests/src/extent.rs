@@ -1,8 +1,28 @@
 //! The extent of a run: `make test` draws fewer games and databases than `make test-all`.
 
+use std::sync::LazyLock;
+
+use crate::deployment::Sql;
+
+/// The database on which long tests run that are there for SQLite and for PostgreSQL.
+static DRAWN: LazyLock<Sql> =
+    LazyLock::new(|| if rand::random() { Sql::Sqlite } else { Sql::Postgres });
+
 /// True if everything is wanted: `LAUREL_TEST_ALL` is 1.
 pub fn is_all() -> bool {
     std::env::var("LAUREL_TEST_ALL").is_ok_and(|value| value == "1")
+}
+
+/// SQLite or PostgreSQL, for a long test that is there for both: a run of all tests draws one of
+/// them, unless everything is wanted.
+pub fn drawn(sql: Sql) -> Option<Sql> {
+    let mut arguments = std::env::args().skip(1);
+    let is_whole = !arguments.any(|argument| !argument.starts_with('-'));
+    let is_due = is_all() || !is_whole || sql == *DRAWN;
+    if !is_due {
+        println!("on {:?} in this run: LAUREL_TEST_ALL=1 runs it on both", *DRAWN);
+    }
+    is_due.then_some(sql)
 }
 
 /// So few boards of a random test, or so many if everything is wanted.
