@@ -182,7 +182,7 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 	cargo build --locked --workspace
 	LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=$$(($$(nproc) + 2)) cargo test --locked --workspace -- $(T)
 
-test-all: ## as test, with MariaDB wherever a test runs on several databases, and more random games; T=seals for some
+test-all: ## as test, on every database wherever a test runs on several, with more random games and faults; T=seals for some
 	@LAUREL_TEST_ALL=1 $(MAKE) test T="$(T)"
 
 # The wheel is of x86-64 with glibc, and its server knows no TLS.
