@@ -15,7 +15,6 @@
 //! | [`queue`] | a queue of scores on a real broker, and the program that empties it |
 //! | [`trial`] | a deployment under faults: its load, and the verdict on it |
 //! | [`wait`], [`clock`] | conditions waited for, with a deadline; the present |
-//! | [`pace`] | times of requests |
 //! | [`extent`] | how much of a random test runs |
 //!
 //! A test starts what it needs and stops all of it, also when it fails; the log of a process is
@@ -38,7 +37,6 @@ pub mod engine;
 pub mod extent;
 pub mod jobs;
 pub mod model;
-pub mod pace;
 pub mod queue;
 pub mod servers;
 pub mod trial;

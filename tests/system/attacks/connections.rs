@@ -27,7 +27,7 @@ const SHORT: [(&str, &str); 7] = [
 ];
 
 /// The time in which a server with these settings ends a connection, and a busy machine beside it.
-const END_MAX: Duration = Duration::from_secs(60);
+const END_MAX: Duration = Duration::from_secs(15);
 
 /// The beginning of a request.
 const HALF: &str = "POST /graphql HTTP/1.1\r\nHost: 127.0.0.1\r\nX-a: ";

@@ -14,8 +14,8 @@ const UNPRICED: [(&str, &str); 3] = [
     ("LAUREL_OBJECTS_MAX", "1000000"),
 ];
 
-/// The longest time in which a server with requests under way ends, and a busy machine beside it.
-const STOP_MAX: Duration = Duration::from_secs(20);
+/// The longest time in which a server with requests under way ends.
+const STOP_MAX: Duration = Duration::from_secs(10);
 
 /// A server with a board among whose equals a position is costly to find.
 async fn busy(query_timeout_ms: &str) -> Attacked {

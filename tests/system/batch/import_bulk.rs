@@ -142,7 +142,6 @@ async fn an_import_at_once_leaves_what_an_ordinary_one_does_on_every_board() {
         let mut games = every_game(&mut rng, 4, Range::Wide, 150);
         games.extend(every_game(&mut rng, 1, Range::Narrow, 150));
         games.shuffle(&mut rng);
-        // Each policy is there, most of them several times.
         for game in games.into_iter().take(extent::boards([8, 32])) {
             let slug = game.board.slug.clone();
             let [one, other] = ["one", "other"].map(|of| format!("{slug}-{of}"));

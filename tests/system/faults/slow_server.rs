@@ -10,7 +10,6 @@ use serde_json::json;
 use tests::api::Api;
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::pace::median;
 use tests::servers::program::signal;
 
 /// The boards, each of one shard: enough that every server has some.
@@ -57,7 +56,10 @@ async fn a_silent_server_keeps_no_score_of_another_one_from_sql() {
             assert_eq!(told["results"][0]["status"], "APPLIED", "{slug}: {told}");
             began.elapsed()
         }));
-        let usual = median(times.await);
+        // A machine that is busy for a moment does not move the median.
+        let mut times = times.await;
+        times.sort();
+        let usual = times[times.len() / 2];
         assert!(usual < SLOWEST, "round {round}: {usual:?}");
     }
     signal("CONT", pid);

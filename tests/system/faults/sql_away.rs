@@ -15,7 +15,6 @@ use tests::api::submission::{submit, submit_durably};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::SUBMIT_SCORES;
 use tests::jobs::diff::check_diff;
-use tests::pace::median;
 use tests::servers::postgres::{Postgres, send};
 use tests::servers::program::signal;
 use tests::wait::{PATIENCE, until};
@@ -28,12 +27,12 @@ const RANK: &str = "
 /// Longer than a checked access token is good without SQL.
 const AWAY: Duration = Duration::from_secs(8);
 
-/// The longest usual time of a request while SQL is known to be away. A debug program on a busy
-/// machine needs some of it.
+/// The longest time of one request while SQL is known to be away. A debug program on a busy machine
+/// needs some of it.
 const SLOWEST: Duration = Duration::from_secs(1);
 
-/// The longest time in which a process ends, and a busy machine beside it.
-const STOP_MAX: Duration = Duration::from_secs(20);
+/// The longest time in which a process ends.
+const STOP_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy)]
 enum Away {
@@ -97,7 +96,7 @@ async fn without_sql_reads_and_scores_go_on_and_are_caught_up() {
         let deployment = api.deployment().clone();
         away.start(&server, &deployment).await;
         let mut sent = 1;
-        let (began, mut times) = (Instant::now(), vec![]);
+        let (began, mut slowest) = (Instant::now(), Duration::ZERO);
         while began.elapsed() < AWAY {
             let asked = Instant::now();
             let told = submit(&api, "b", score(&format!("{away:?}-{sent}"))).await;
@@ -109,29 +108,21 @@ async fn without_sql_reads_and_scores_go_on_and_are_caught_up() {
             assert_eq!(entry["member"]["key"], "ann");
             // The first requests learn that SQL is away.
             if began.elapsed() > AWAY / 2 {
-                times.push(asked.elapsed());
+                slowest = slowest.max(asked.elapsed());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let usual = median(times);
-        assert!(usual < SLOWEST, "{away:?}: {usual:?}");
+        assert!(slowest < SLOWEST, "{away:?}: {slowest:?}");
         if !matches!(away, Away::ReadOnly) {
-            let (mut ready, mut strange) = (vec![], vec![]);
-            for number in 0..5 {
-                let (status, text, took) = readiness(&api).await;
-                assert_eq!(status, StatusCode::OK, "{text}");
-                assert!(text.starts_with("degraded\n") && text.contains("database"), "{text}");
-                ready.push(took);
-                // A token that no request of this process has had cannot be checked.
-                let asked = Instant::now();
-                let token = format!("laurel_strange_token_{number}");
-                let answer = api.ask(Some(&token), RANK, json!({})).await;
-                assert_eq!(answer.codes(), ["UNAVAILABLE"]);
-                strange.push(asked.elapsed());
-            }
-            let (ready, strange) = (median(ready), median(strange));
-            assert!(ready < Duration::from_millis(500), "{ready:?}");
-            assert!(strange < SLOWEST, "{strange:?}");
+            let (status, text, took) = readiness(&api).await;
+            assert_eq!(status, StatusCode::OK, "{text}");
+            assert!(text.starts_with("degraded\n") && text.contains("database"), "{text}");
+            assert!(took < Duration::from_millis(500), "{took:?}");
+            // A token that no request of this process has had cannot be checked.
+            let asked = Instant::now();
+            let strange = api.ask(Some("laurel_strange_token"), RANK, json!({})).await;
+            assert_eq!(strange.codes(), ["UNAVAILABLE"]);
+            assert!(asked.elapsed() < SLOWEST, "{:?}", asked.elapsed());
         }
         let told = submit_durably(&api, "b", score("durable")).await;
         assert_eq!(told["results"][0]["status"], "UNKNOWN", "{away:?}: {told}");
@@ -340,6 +331,6 @@ async fn check_that_it_stops(api: Api) {
     let began = Instant::now();
     signal("TERM", api.pid());
     let status = api.wait_until_stopped().await;
-    assert!(began.elapsed() <= STOP_MAX, "it stopped after {:?}", began.elapsed());
+    assert!(began.elapsed() <= STOP_MAX + SLOWEST, "it stopped after {:?}", began.elapsed());
     assert!(status.success(), "{status}");
 }

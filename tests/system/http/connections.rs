@@ -21,7 +21,6 @@ use tests::api::Api;
 use tests::api::metrics::metrics_of;
 use tests::boards::race::race;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::pace::median;
 use tests::servers::program;
 use tests::wait::{PATIENCE, until};
 
@@ -85,16 +84,13 @@ async fn idle_connections_keep_no_one_out() {
         idle.push(stream);
     }
     let client = Client::builder().pool_max_idle_per_host(0).timeout(PATIENCE).build().unwrap();
-    for path in ["/healthz", "/graphql?query=%7B__typename%7D"] {
-        let mut times = vec![];
-        for _ in 0..20 {
+    for _ in 0..20 {
+        for path in ["/healthz", "/graphql?query=%7B__typename%7D"] {
             let began = Instant::now();
             let answer = client.get(format!("{}{path}", api.url())).send().await.unwrap();
             assert_eq!(answer.status(), StatusCode::OK, "{path}");
-            times.push(began.elapsed());
+            assert!(began.elapsed() < Duration::from_secs(2), "{path}: {:?}", began.elapsed());
         }
-        let usual = median(times);
-        assert!(usual < Duration::from_secs(2), "{path}: {usual:?}");
     }
     let measured = metrics_of(&api).await;
     let closed = ["room", "headers"]
@@ -376,5 +372,5 @@ async fn a_stop_ends_whatever_clients_do() {
     let _idle = connect_from(1, &api).await;
     let began = Instant::now();
     api.stop().await;
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }

@@ -116,7 +116,7 @@ impl Node {
         for (name, question) in &needs.questions {
             match self.asked::<Vec<Value>>(question).await {
                 Ok(_) => {}
-                // Redis itself has said it, and a missing SCRIPT LOAD is told as such.
+                // Redis answers so itself; a question of its own finds out SCRIPT LOAD.
                 Err(error) if has_code(&error, &["NOSCRIPT"]) => {}
                 Err(error) if is_for_now(&error) => return Err(self.away(&error)),
                 // A proxy answers PING though there is no server behind it.
