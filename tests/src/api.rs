@@ -18,6 +18,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
+use std::time::Duration;
 
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
@@ -31,6 +32,10 @@ use crate::wait::{PATIENCE, until};
 /// are not optimized.
 const USUAL: [(&str, &str); 2] =
     [("LAUREL_ADDRESS_CONNECTIONS_MAX", "10000"), ("LAUREL_QUERY_TIMEOUT_MS", "30000")];
+
+/// The longest time for which a connection is kept for the next request, shorter than that of a
+/// server of any test.
+const IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// A running process; killed when dropped. Several may share a deployment.
 pub struct Api {
@@ -137,7 +142,7 @@ impl Api {
             child,
             url: String::new(),
             token,
-            client: client(),
+            client: client(PATIENCE),
             log,
             printed,
             deployment: deployment.clone(),
@@ -270,9 +275,9 @@ impl Api {
 }
 
 /// A client with a deadline: a request to a process that is killed at that instant may be neither
-/// answered nor refused.
-fn client() -> Client {
-    Client::builder().timeout(PATIENCE).build().unwrap()
+/// answered nor refused. It leaves connections that the server may be about to close.
+pub(crate) fn client(patience: Duration) -> Client {
+    Client::builder().timeout(patience).pool_idle_timeout(IDLE_MAX).build().unwrap()
 }
 
 impl Drop for Api {

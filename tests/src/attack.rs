@@ -27,7 +27,7 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt};
 use reqwest::{Client, StatusCode};
 
-use crate::api::Api;
+use crate::api::{Api, client};
 use crate::attack::process::{Process, Spent};
 use crate::attack::request::{Attack, Outcome, Reply};
 use crate::deployment::{Deployment, Redis, Sql};
@@ -88,7 +88,7 @@ impl Attacked {
     /// Measures a process that runs.
     pub async fn of(api: Api, deployment: &Arc<Deployment>) -> Self {
         let processes = [api.pid(), deployment.redis_pid().await].map(Process::of);
-        let client = Client::builder().timeout(2 * PATIENCE).build().unwrap();
+        let client = client(2 * PATIENCE);
         Self { api, client, processes: processes.into() }
     }
 

@@ -32,8 +32,9 @@ use delivery::{Delivery, read};
 use group::Group;
 use letters::Letters;
 
-/// How often a client polls while a batch is under way, and for how long.
-const POLL_INTERVAL: Duration = Duration::from_secs(3);
+/// How often a client polls while a batch is under way, and for how long. A group that moves
+/// partitions waits for it.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A topic.

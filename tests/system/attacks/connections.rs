@@ -21,8 +21,8 @@ const SHORT: [(&str, &str); 7] = [
     ("LAUREL_WRITE_TIMEOUT_MS", "2000"),
     // Bodies and what is around them stay below the limit of memory.
     ("LAUREL_BODIES_BYTES", "25165824"),
-    // A debug build beside other tests is slow to write an answer of 6 MB.
-    ("LAUREL_QUERY_TIMEOUT_MS", "60000"),
+    // A debug build beside other tests is slow to make an answer of 6 MB.
+    ("LAUREL_QUERY_TIMEOUT_MS", "600000"),
     ("LAUREL_LOG", "warn"),
 ];
 
@@ -166,21 +166,22 @@ async fn slow_requests_end_and_hold_little() {
     }
 }
 
-/// A board of a long slug, which is in the ids of its entries.
+/// A board with a long description, and a long slug, which is in the ids of its entries.
 pub async fn long_board(server: &Attacked) -> String {
     let slug = "l".repeat(64);
-    server.api.create_board(json!({ "slug": slug })).await;
+    let board = json!({ "slug": slug, "description": "d".repeat(500) });
+    server.api.create_board(board).await;
     boards::fill(server.api.deployment(), &slug).await;
     slug
 }
 
 /// One of many questions with an answer of 6 MB, more than the buffers of the system.
 pub fn long_answer(slug: &str, number: usize) -> Attack {
-    let fields: String =
-        (0..10).map(|number| format!("a{number}:top(first:1000){{nodes{{...ids}}}} ")).collect();
-    let ids: String = (0..8).map(|number| format!("b{number}:id ")).collect();
+    let lists = "a:top(first:1000){nodes{...long}} b:top(first:1000){nodes{...long}}";
+    let texts: String = (0..6).map(|number| format!("d{number}:description ")).collect();
     let query = format!(
-        "{{q{number}:board(slug:\"{slug}\"){{standings{{{fields}}}}}}} fragment ids on Entry {{{ids}}}"
+        "{{q{number}:board(slug:\"{slug}\"){{standings{{{lists}}}}}}} \
+            fragment long on Entry {{standings{{board{{{texts}}}}}}}"
     );
     Attack::query("an answer of 6 MB", &query).served()
 }
@@ -218,7 +219,7 @@ async fn answers_that_are_not_read_end() {
 
 #[tokio::test]
 async fn many_answers_that_are_not_read_hold_a_bounded_memory() {
-    let settings = [("LAUREL_QUERY_TIMEOUT_MS", "60000"), ("LAUREL_WRITE_TIMEOUT_MS", "60000")];
+    let settings = [("LAUREL_QUERY_TIMEOUT_MS", "600000"), ("LAUREL_WRITE_TIMEOUT_MS", "60000")];
     let server = Attacked::start_with(&[&UNRATED[..], &settings].concat()).await;
     let slug = long_board(&server).await;
     // The memory in which an answer is made is there from here on.

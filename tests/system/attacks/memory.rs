@@ -12,7 +12,7 @@ use super::connections::{long_answer, long_board};
 
 /// A time that a client may take nothing, longer than a test.
 const PATIENT: [(&str, &str); 3] = [
-    ("LAUREL_QUERY_TIMEOUT_MS", "60000"),
+    ("LAUREL_QUERY_TIMEOUT_MS", "600000"),
     ("LAUREL_WRITE_TIMEOUT_MS", "120000"),
     ("LAUREL_BODY_TIMEOUT_MS", "120000"),
 ];
