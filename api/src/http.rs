@@ -21,6 +21,7 @@ pub(crate) mod request_id;
 pub(crate) mod response;
 pub(crate) mod serving;
 mod shares;
+pub(crate) mod shortcut;
 mod slow;
 pub(crate) mod socket;
 pub mod sockets;
@@ -53,14 +54,15 @@ use pages::front::Front;
 use persisted::PersistedQueries;
 use rates::{Client, Rates};
 use response::{MediaType, refuse};
-use serving::address::ClientAddress;
 use serving::body::{BodyLimits, read_body};
+use serving::door::Caller;
 use serving::{Routes, operations};
 use shares::SharedMemory;
+use shortcut::Shortcut;
 use sockets::{Most, Sockets};
 use turns::Turns;
 
-use crate::traces::request::{span_of, traced};
+use crate::traces::request::{has_spans, span_of, traced};
 
 /// The answer at an address without a route.
 const NOTHING: (StatusCode, &str) =
@@ -122,8 +124,10 @@ pub fn routes(
     let graphql = Router::new()
         .merge(pages::front::router())
         .route("/graphql", get(query_by_get).post(query_by_post));
-    let mut main =
-        headers::compressed(graphql).merge(pages::front::assets()).fallback(async || NOTHING);
+    let mut main = graphql
+        .layer(headers::compression())
+        .merge(pages::front::assets())
+        .fallback(async || NOTHING);
     if limits.graphiql == Switch::On {
         main = main.merge(pages::graphiql::router());
     }
@@ -159,13 +163,16 @@ pub fn routes(
         app,
         schemas,
     }));
+    // Where layers look at each request, each passes the router.
+    let is_short = connections.cors_origins.is_none() && !has_spans();
+    let shortcut = is_short.then(|| Shortcut::new(service.clone()));
     let main = headers::shared(main.with_state(service), connections.cors_origins.as_ref());
-    Routes { main, operations }
+    Routes { main, shortcut, operations }
 }
 
 async fn query_by_get(
     State(service): State<Service>,
-    Extension(ClientAddress(address)): Extension<ClientAddress>,
+    Extension(caller): Extension<Caller>,
     pairs: Result<Query<Vec<(String, String)>>, QueryRejection>,
     mut request: HttpRequest,
 ) -> HttpResponse {
@@ -182,29 +189,29 @@ async fn query_by_get(
         Err(rejection) => Err(Error::bad_input(rejection.body_text())),
     };
     if events::are_asked_for(&headers) {
-        let asked = events::Asked { address, bytes, headers, extensions: request.extensions() };
+        let asked = events::Asked { caller: &caller, bytes, headers };
         return Box::pin(events::answer(service, asked, parse)).await;
     }
     let Some(media_type) = MediaType::preferred(&headers) else {
         return not_acceptable();
     };
     let parameters = Bytes::copy_from_slice(request.uri().query().unwrap_or_default().as_bytes());
-    let method = Method::Get;
+    let (address, method) = (caller.address.0, Method::Get);
     let received = Received { address, parameters, bytes, headers, media_type, method, span };
     execute(service, received, parse).await
 }
 
 async fn query_by_post(
     State(service): State<Service>,
-    Extension(ClientAddress(address)): Extension<ClientAddress>,
+    Extension(caller): Extension<Caller>,
     mut request: HttpRequest,
 ) -> HttpResponse {
     let headers = std::mem::take(request.headers_mut());
     let span = span_of(request.extensions());
-    let for_events = events::are_asked_for(&headers).then(|| request.extensions().clone());
-    let media_type = match for_events {
-        Some(_) => Some(MediaType::Json),
-        None => MediaType::preferred(&headers),
+    let is_for_events = events::are_asked_for(&headers);
+    let media_type = match is_for_events {
+        true => Some(MediaType::Json),
+        false => MediaType::preferred(&headers),
     };
     let Some(media_type) = media_type else {
         return not_acceptable();
@@ -213,17 +220,17 @@ async fn query_by_post(
         let error = Error::bad_input("invalid Content-Type: expected application/json, in UTF-8");
         return refuse(media_type, StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
     }
-    let body = match read_body(request, ClientAddress(address), &service.bodies).await {
+    let body = match read_body(request, &caller, &service.bodies).await {
         Ok(body) => body,
         Err(unread) => return unread.answer(media_type),
     };
     let (bytes, values_max) = (body.len(), service.checks.variable_values_max());
-    if let Some(extensions) = &for_events {
-        let asked = events::Asked { address, bytes, headers, extensions };
+    if is_for_events {
+        let asked = events::Asked { caller: &caller, bytes, headers };
         let parse = || parameters::of_body(&body, values_max);
         return Box::pin(events::answer(service, asked, parse)).await;
     }
-    let (parameters, method) = (body.clone(), Method::Post);
+    let (address, parameters, method) = (caller.address.0, body.clone(), Method::Post);
     let received = Received { address, parameters, bytes, headers, media_type, method, span };
     execute(service, received, move || parameters::of_body(&body, values_max)).await
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::{Extensions, HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
@@ -19,7 +19,7 @@ use super::parameters::Parameters;
 use super::response::preference::Preference;
 use super::response::{MediaType, refuse, server_error};
 use super::serving::activity::{Activity, Phase};
-use super::serving::address::ClientAddress;
+use super::serving::door::Caller;
 use super::serving::{Stage, reached};
 use super::socket::executor::Login;
 use super::socket::no_place;
@@ -40,14 +40,12 @@ const COMPLETE: Bytes = Bytes::from_static(b"event: complete\ndata:\n\n");
 
 /// All of a request for events but its parameters.
 pub struct Asked<'a> {
-    /// The client's address.
-    pub address: IpAddr,
+    /// The client, and its connection.
+    pub caller: &'a Caller,
     /// The bytes of its parameters.
     pub bytes: usize,
     /// The headers.
     pub headers: HeaderMap,
-    /// The facts that the door knows of the connection.
-    pub extensions: &'a Extensions,
 }
 
 /// A stream under way.
@@ -93,12 +91,8 @@ async fn begin(
     asked: Asked<'_>,
     parse: impl FnOnce() -> Result<Parameters>,
 ) -> Result<HttpResponse, HttpResponse> {
-    let Asked { address, bytes, headers, extensions } = asked;
-    let stages = extensions.get::<watch::Receiver<Stage>>().cloned();
-    let activity = extensions.get::<Arc<Activity>>().cloned();
-    let (Some(stages), Some(activity)) = (stages, activity) else {
-        return Err(StatusCode::INTERNAL_SERVER_ERROR.into_response());
-    };
+    let Asked { caller: Caller { address, connection }, bytes, headers } = asked;
+    let (place, address) = (*address, address.0);
     let refused = |error: &Error| refuse_login(MediaType::Json, error);
     let token = login::token_of(&headers).map_err(|error| refused(&error))?;
     let login = Login::of_token(&service, address, token).await.map_err(|error| refused(&error))?;
@@ -108,7 +102,7 @@ async fn begin(
     let parameters = parse();
     let parameters =
         parameters.map_err(|error| refuse(MediaType::Json, StatusCode::BAD_REQUEST, &error))?;
-    let place = service.sockets.take_stream(ClientAddress::of(address));
+    let place = service.sockets.take_stream(place);
     let _place = place.map_err(|error| no_place(&error))?;
     let principal = login.principal.clone();
     let answers = answers(service.clone(), client, principal, Ok(parameters), bytes);
@@ -122,8 +116,8 @@ async fn begin(
         answers,
         login,
         address,
-        stages,
-        activity,
+        stages: connection.stages.clone(),
+        activity: connection.activity.clone(),
         is_over: false,
         _place,
     };

@@ -26,12 +26,12 @@ const CORS_AGE_S: u64 = 86_400;
 /// The policy of answers that are no pages: nothing in them is loaded, and no page frames them.
 const POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 
-/// Compresses the answers of routes for the clients that accept it.
-pub fn compressed<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
+/// Compresses answers for the clients that accept it.
+pub fn compression() -> CompressionLayer<impl Predicate> {
     let compression = CompressionLayer::new().quality(CompressionLevel::Fastest);
     // Events must not wait in a compressor for those that follow.
     let compressible = SizeAbove::new(COMPRESSED_BYTES_MIN).and(NotForContentType::SSE);
-    router.layer(compression.compress_when(compressible))
+    compression.compress_when(compressible)
 }
 
 /// Lets pages of some origins send requests.

@@ -131,7 +131,7 @@ pub struct Answer {
     /// True if the server has no room for the request now.
     is_busy: bool,
     /// Set if every client that sends the same request may get the answer.
-    for_all: Option<ForAll>,
+    for_all: Option<Arc<ForAll>>,
     codes: Option<ErrorCodes>,
 }
 
@@ -147,13 +147,25 @@ pub struct Room<'a> {
     pub is_of_mutation: bool,
 }
 
-/// The facts for caches about an answer.
+/// The headers for caches of an answer. They are made once, and sent many times.
 #[derive(Debug, Clone)]
 struct ForAll {
-    /// How long caches may keep it, in seconds.
-    max_age_s: i32,
-    /// The first half of its body's SHA-256.
-    hash: u128,
+    cache_control: HeaderValue,
+    /// Of plain JSON, and of GraphQL's media type: each is a representation of its own.
+    tags: [HeaderValue; 2],
+}
+
+impl ForAll {
+    /// Of a body that caches may keep for so many seconds.
+    fn new(body: &[u8], max_age_s: i32) -> Self {
+        let hash = Sha256::digest(body);
+        let half = u128::from_be_bytes(*hash.first_chunk().expect("a hash has 32 bytes"));
+        let value = |text: String| HeaderValue::try_from(text).expect("it is visible ASCII");
+        Self {
+            cache_control: value(format!("public, max-age={max_age_s}")),
+            tags: ["json", "graphql"].map(|kind| value(format!("\"{half:032x}-{kind}\""))),
+        }
+    }
 }
 
 impl Answer {
@@ -189,8 +201,7 @@ impl Answer {
         };
         let hints = response.cache_control;
         let is_for_all = response.is_ok() && hints.public && hints.max_age > 0;
-        let for_all =
-            is_for_all.then(|| ForAll { max_age_s: hints.max_age, hash: half_of_hash(&body) });
+        let for_all = is_for_all.then(|| Arc::new(ForAll::new(&body, hints.max_age)));
         Self { body, began, is_busy: false, for_all, codes }
     }
 
@@ -246,21 +257,16 @@ impl Answer {
     /// Sends the answer so that caches on the way may keep it, if it is for all. If the client has
     /// it already, sends 304 without a body.
     pub fn send_to_all(self, media_type: MediaType, headers: &HeaderMap) -> HttpResponse {
-        let Some(ForAll { max_age_s, hash }) = self.for_all else {
+        let Some(for_all) = self.for_all else {
             return self.send(media_type);
         };
-        // Each media type is a representation of its own, with a tag of its own.
-        let kind = match media_type {
-            MediaType::GraphQl => "graphql",
-            MediaType::Json => "json",
-        };
-        let tag = format!("\"{hash:032x}-{kind}\"");
+        let tag = &for_all.tags[usize::from(media_type == MediaType::GraphQl)];
         let described = [
-            (header::CACHE_CONTROL, format!("public, max-age={max_age_s}")),
-            (header::VARY, VARY.to_owned()),
+            (header::CACHE_CONTROL, for_all.cache_control.clone()),
+            (header::VARY, HeaderValue::from_static(VARY)),
             (header::ETAG, tag.clone()),
         ];
-        if tag::is_known(headers, &tag) {
+        if tag::is_known(headers, tag) {
             return (StatusCode::NOT_MODIFIED, described).into_response();
         }
         let content_type = HeaderValue::from_static(media_type.name());
@@ -352,11 +358,6 @@ pub fn finish(errors: &mut Vec<ServerError>) {
             METRICS.count_error(code);
         }
     }
-}
-
-fn half_of_hash(body: &[u8]) -> u128 {
-    let hash = Sha256::digest(body);
-    u128::from_be_bytes(*hash.first_chunk().expect("a hash has 32 bytes"))
 }
 
 /// Sends errors alone.

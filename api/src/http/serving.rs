@@ -20,7 +20,7 @@
 pub mod activity;
 pub mod address;
 pub mod body;
-mod door;
+pub mod door;
 pub mod operations;
 mod places;
 mod stream;
@@ -40,6 +40,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::shortcut::Shortcut;
 use crate::metrics::METRICS;
 use address::ClientAddress;
 use door::{Arrival, Door, count};
@@ -81,6 +82,8 @@ pub struct Listeners {
 pub struct Routes {
     /// Those of the main listener.
     pub main: Router,
+    /// A way past them.
+    pub shortcut: Option<Shortcut>,
     /// Those of operations.
     pub operations: Router,
 }
@@ -129,7 +132,8 @@ impl Serving {
         };
         let of_operations =
             Arc::new(Door::new(routes.operations, of_operations, settings).keep_alive(!sorts));
-        let door = Door::new(routes.main, hosts, settings).with_tls(certificates);
+        let door = Door::new(routes.main, hosts, settings);
+        let door = door.with_shortcut(routes.shortcut).with_tls(certificates);
         let entrance = Entrance {
             places: Places::new(max, address_max),
             main: Some((Arc::new(door), Handle::current())),

@@ -20,12 +20,10 @@ use async_graphql_axum::GraphQLProtocol;
 use axum::extract::{FromRequestParts, Request as HttpRequest, WebSocketUpgrade};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response as HttpResponse};
-use tokio::sync::watch;
 
 use super::execution::{REQUEST_POINTS, limited, refuse_login};
 use super::response::{MediaType, refuse, refuse_for};
-use super::serving::Stage;
-use super::serving::address::ClientAddress;
+use super::serving::door::Caller;
 use super::{Service, headers, login};
 use crate::error::{Error, ErrorCode};
 use crate::metrics::METRICS;
@@ -61,8 +59,7 @@ async fn accept(service: Service, request: HttpRequest) -> Result<HttpResponse, 
     let refused =
         |status, message: &str| refuse(MediaType::Json, status, &Error::bad_input(message));
     let missing = || refused(StatusCode::INTERNAL_SERVER_ERROR, "the connection is unknown");
-    let address = *parts.extensions.get::<ClientAddress>().ok_or_else(missing)?;
-    let stages = parts.extensions.get::<watch::Receiver<Stage>>().cloned().ok_or_else(missing)?;
+    let Caller { address, connection } = parts.extensions.get().cloned().ok_or_else(missing)?;
     if !headers::is_own_or_allowed_origin(&parts.headers, service.origins.as_ref()) {
         METRICS.live.refused_for_origin.inc();
         let error = Error::forbidden(
@@ -102,7 +99,7 @@ async fn accept(service: Service, request: HttpRequest) -> Result<HttpResponse, 
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(0)
         .max_write_buffer_size(2 * answer_bytes_max);
-    let session = Session::new(service, address.0, token, stages, place);
+    let session = Session::new(service, address.0, token, connection.stages.clone(), place);
     Ok(upgrade.on_upgrade(move |socket| session.serve(socket, protocol)))
 }
 

@@ -31,9 +31,14 @@ const SPAN_NAME_CHARS_MAX: usize = 64;
 #[derive(Debug, Clone)]
 pub struct ErrorCodes(pub Arc<str>);
 
+/// True if spans are sent.
+pub fn has_spans() -> bool {
+    tracing::span_enabled!(target: SPANS, Level::INFO, "request")
+}
+
 /// Gives each request of some routes a span, if spans are sent.
 pub fn traced<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
-    match tracing::span_enabled!(target: SPANS, Level::INFO, "request") {
+    match has_spans() {
         true => router.layer(from_fn(under_span)),
         false => router,
     }

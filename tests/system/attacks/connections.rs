@@ -175,21 +175,27 @@ pub async fn long_board(server: &Attacked) -> String {
     slug
 }
 
-/// One of many questions with an answer of 6 MB, more than the buffers of the system.
+/// One of many questions with an answer of 6 MB.
 pub fn long_answer(slug: &str, number: usize) -> Attack {
-    let lists = "a:top(first:1000){nodes{...long}} b:top(first:1000){nodes{...long}}";
+    answer_of(slug, number, 1000)
+}
+
+/// One of many questions with an answer of 6 KB for each of so many entries.
+fn answer_of(slug: &str, number: usize, entries: usize) -> Attack {
+    let list = format!("top(first:{entries}){{nodes{{...long}}}}");
     let texts: String = (0..6).map(|number| format!("d{number}:description ")).collect();
     let query = format!(
-        "{{q{number}:board(slug:\"{slug}\"){{standings{{{lists}}}}}}} \
+        "{{q{number}:board(slug:\"{slug}\"){{standings{{a:{list} b:{list}}}}}}} \
             fragment long on Entry {{standings{{board{{{texts}}}}}}}"
     );
-    Attack::query("an answer of 6 MB", &query).served()
+    Attack::query("a long answer", &query).served()
 }
 
 #[tokio::test]
 async fn answers_that_are_not_read_end() {
     let server = short().await;
-    let attack = long_answer(&long_board(&server).await, 0);
+    // More than the buffers of a connection whose client reads nothing.
+    let attack = answer_of(&long_board(&server).await, 0, 150);
     let url = server.api.url();
     let reply = server.send(&attack).await.unwrap();
     assert_eq!(reply.faults(attack.outcome), [""; 0]);

@@ -67,10 +67,11 @@ fn answer(
     );
     // Each content coding is a representation of its own, with a tag of its own.
     let tag = format!("\"{hash:032x}-{}\"", if gzip { "gzip" } else { "plain" });
+    let tag = HeaderValue::try_from(tag).expect("a tag is ASCII");
     let described = [
         (header::CACHE_CONTROL, HeaderValue::from_static(caching)),
         (header::VARY, HeaderValue::from_static("accept-encoding")),
-        (header::ETAG, HeaderValue::from_str(&tag).expect("a tag is ASCII")),
+        (header::ETAG, tag.clone()),
     ];
     if tag::is_known(headers, &tag) {
         return (StatusCode::NOT_MODIFIED, guards(policy), described).into_response();

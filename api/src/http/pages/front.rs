@@ -17,7 +17,7 @@ use rust_embed::Embed;
 use super::files;
 use super::preview::{self, Chosen, Preview, escaped};
 use crate::http::Service;
-use crate::http::serving::address::ClientAddress;
+use crate::http::serving::door::Caller;
 
 /// The output of `npm run build` in `api/web`; empty if that has not run.
 #[derive(Embed)]
@@ -136,21 +136,21 @@ async fn plain(State(service): State<Service>) -> Response {
 
 async fn member(
     State(service): State<Service>,
-    Extension(ClientAddress(address)): Extension<ClientAddress>,
+    Extension(caller): Extension<Caller>,
     Path(key): Path<String>,
 ) -> Response {
-    let preview = preview::of_member(&service, address, &key).await;
+    let preview = preview::of_member(&service, caller.address.0, &key).await;
     service.front.answer(&preview, Shape::Page)
 }
 
 async fn board(
     State(service): State<Service>,
-    Extension(ClientAddress(address)): Extension<ClientAddress>,
+    Extension(caller): Extension<Caller>,
     Path(slug): Path<String>,
     chosen: Result<Query<Chosen>, QueryRejection>,
 ) -> Response {
     let chosen = chosen.map(|Query(chosen)| chosen).unwrap_or_default();
-    let preview = preview::of_board(&service, address, &slug, &chosen).await;
+    let preview = preview::of_board(&service, caller.address.0, &slug, &chosen).await;
     service.front.answer(&preview, Shape::Page)
 }
 

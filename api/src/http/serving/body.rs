@@ -11,8 +11,9 @@ use engine::settings::ConnectionSettings;
 use futures::StreamExt;
 use tokio::time::{Instant, timeout_at};
 
-use super::activity::{Activity, Phase};
+use super::activity::Phase;
 use super::address::ClientAddress;
+use super::door::Caller;
 use crate::error::{Error, ErrorCode};
 use crate::http::held::holding;
 use crate::http::response::{MediaType, refuse};
@@ -105,29 +106,23 @@ impl BodyError {
     }
 }
 
-/// Reads the whole body of a request of an address, which may hold as much of the memory as it
-/// leaves free. A body in one part is not copied; the memory of a longer one
-/// is given back with its last clone.
+/// Reads the whole body of a request. Its address may hold as much of the memory as it leaves free.
+/// A body in one part is not copied; the memory of a longer one is given back with its last clone.
 ///
 /// # Errors
 /// Why the body is refused.
 pub async fn read_body(
     request: Request,
-    address: ClientAddress,
+    caller: &Caller,
     limits: &BodyLimits,
 ) -> Result<Bytes, BodyError> {
     if request.body().size_hint().lower() > limits.bytes_max as u64 {
         return Err(BodyError::too_large(limits));
     }
-    let activity = request.extensions().get::<Arc<Activity>>().cloned();
-    let enter = |phase| {
-        if let Some(activity) = &activity {
-            activity.enter(phase);
-        }
-    };
-    enter(Phase::Body);
-    let body = gather(request.into_body().into_data_stream(), address, limits).await;
-    enter(Phase::Answer);
+    let activity = &caller.connection.activity;
+    activity.enter(Phase::Body);
+    let body = gather(request.into_body().into_data_stream(), caller.address, limits).await;
+    activity.enter(Phase::Answer);
     body
 }
 
@@ -205,7 +200,11 @@ mod tests {
 
     use axum::body::Body;
     use futures::stream;
+    use tokio::sync::watch;
 
+    use super::super::Stage;
+    use super::super::activity::Activity;
+    use super::super::door::Connection;
     use super::*;
 
     fn limits(memory: u64) -> BodyLimits {
@@ -226,8 +225,14 @@ mod tests {
         ClientAddress::of([192, 0, 2, last].into())
     }
 
+    fn caller(last: u8) -> Caller {
+        let stages = watch::channel(Stage::Open).1;
+        let connection = Connection { activity: Arc::new(Activity::new()), stages };
+        Caller { address: address(last), connection: Arc::new(connection) }
+    }
+
     async fn status(request: Request, limits: &BodyLimits) -> u16 {
-        match read_body(request, address(1), limits).await {
+        match read_body(request, &caller(1), limits).await {
             Ok(_) => 200,
             Err(unread) => unread.status.as_u16(),
         }
@@ -238,7 +243,7 @@ mod tests {
         let limits = limits(0);
         for (parts, whole) in [(vec![], ""), (vec!["a"], "a"), (vec!["a", "", "b", "c"], "abc")] {
             let parts = parts.iter().map(|part| part.as_bytes().to_vec()).collect();
-            assert_eq!(read_body(request(parts), address(1), &limits).await.unwrap(), whole);
+            assert_eq!(read_body(request(parts), &caller(1), &limits).await.unwrap(), whole);
         }
     }
 
@@ -256,13 +261,13 @@ mod tests {
     async fn an_address_sends_long_bodies_as_far_as_it_leaves_memory_free_and_short_ones_always() {
         let limits = limits(40_000);
         let long = || request(vec![vec![0; 15_000]; 2]);
-        let held = read_body(long(), address(1), &limits).await.unwrap();
+        let held = read_body(long(), &caller(1), &limits).await.unwrap();
         let clone = held.clone();
         assert_eq!(status(long(), &limits).await, 503);
         assert_eq!(status(request(vec![vec![0; 8000]; 2]), &limits).await, 200);
         // Each of these has less than a third of the memory beside the first.
-        let other = read_body(request(vec![vec![0; 14_500]; 2]), address(2), &limits);
-        assert!(other.await.is_ok());
+        let parts = vec![vec![0; 14_500]; 2];
+        assert!(read_body(request(parts), &caller(2), &limits).await.is_ok());
         drop(held);
         assert_eq!(status(long(), &limits).await, 503);
         drop(clone);

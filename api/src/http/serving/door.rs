@@ -32,6 +32,7 @@ use super::{Stage, operations, reached};
 use crate::error::{Error, ErrorCode};
 use crate::http::headers;
 use crate::http::response::{MediaType, refuse};
+use crate::http::shortcut::Shortcut;
 use crate::metrics::METRICS;
 
 /// The buffer of a connection, in bytes, unless headers may be longer.
@@ -52,6 +53,7 @@ pub struct Arrival {
 /// The way to some routes.
 pub struct Door {
     router: TowerToHyperService<Router>,
+    shortcut: Option<Shortcut>,
     hosts: Hosts,
     proxies: Networks,
     headers_max: usize,
@@ -64,8 +66,25 @@ pub struct Door {
 struct Visit<'d> {
     door: &'d Door,
     peer: IpAddr,
-    activity: Arc<Activity>,
-    stages: watch::Receiver<Stage>,
+    connection: Arc<Connection>,
+}
+
+/// The facts that handlers know of a connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its state.
+    pub activity: Arc<Activity>,
+    /// How far the server has stopped.
+    pub stages: watch::Receiver<Stage>,
+}
+
+/// The origin of a request, an extension of each.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The address of the client.
+    pub address: ClientAddress,
+    /// The connection that it came by.
+    pub connection: Arc<Connection>,
 }
 
 impl Door {
@@ -78,6 +97,7 @@ impl Door {
         http.max_header_size(header_bytes).max_buf_size(header_bytes.max(BUFFER_BYTES));
         Self {
             router: TowerToHyperService::new(router),
+            shortcut: None,
             hosts,
             proxies: settings.trusted_proxies.clone().unwrap_or_default(),
             headers_max: number(settings.headers_max),
@@ -90,6 +110,12 @@ impl Door {
     /// Serves one request a connection, or many.
     pub fn keep_alive(mut self, many: bool) -> Self {
         self.http.keep_alive(many);
+        self
+    }
+
+    /// Has a shortcut past the routes, or none.
+    pub fn with_shortcut(mut self, shortcut: Option<Shortcut>) -> Self {
+        self.shortcut = shortcut;
         self
     }
 
@@ -118,7 +144,8 @@ impl Door {
         let watching = watch_over(activity.clone(), self.times, stages.clone(), last);
         // In a task of its own: this one wakes some times a request, and would look at each limit.
         let mut watching = AbortOnDropHandle::new(tokio::spawn(watching));
-        let visit = Visit { door: self, peer, activity, stages };
+        let connection = Arc::new(Connection { activity, stages });
+        let visit = Visit { door: self, peer, connection };
         tokio::select! {
             biased;
             () = visit.enter(stream, &mut is_last) => {}
@@ -159,7 +186,7 @@ impl Visit<'_> {
         };
         let ended = match ended {
             Some(ended) => ended,
-            None if self.activity.is(Phase::Headers) => return,
+            None if self.connection.activity.is(Phase::Headers) => return,
             None => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
@@ -171,23 +198,27 @@ impl Visit<'_> {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Result<Response, Infallible> {
-        self.activity.enter(Phase::Answer);
+        let activity = &self.connection.activity;
+        activity.enter(Phase::Answer);
         let mut answer = match self.refusal(&request) {
             Some(refusal) => refusal,
             None => {
                 let mut request = request.map(Body::new);
-                let client =
+                let address =
                     ClientAddress::of_request(self.peer, request.headers(), &self.door.proxies);
                 headers::accept_identity(request.headers_mut());
-                let extensions = request.extensions_mut();
-                extensions.insert(client);
-                extensions.insert(self.activity.clone());
-                extensions.insert(self.stages.clone());
-                self.door.router.call(request).await?
+                let caller = Caller { address, connection: self.connection.clone() };
+                match self.door.shortcut.as_ref().filter(|_| Shortcut::fits(&request)) {
+                    Some(shortcut) => shortcut.answer(caller, request).await,
+                    None => {
+                        request.extensions_mut().insert(caller);
+                        self.door.router.call(request).await?
+                    }
+                }
             }
         };
         headers::guard(answer.headers_mut());
-        self.activity.enter(Phase::Idle);
+        activity.enter(Phase::Idle);
         Ok(answer)
     }
 
