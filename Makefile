@@ -265,7 +265,7 @@ faults: ## every fault under load; F=power_cut RUNS=200 SEED=1 for some, SOAK=36
 soak: ## an hour of random faults on three processes; SOAK=600 for ten minutes
 	@$(MAKE) faults SOAK="$(or $(SOAK),3600)"
 
-bench: $(if $(filter-out queues,$(PART)),,brokers) ## costs measured on this machine; PART=windows, serving, peers, history, boards, persister, import, folds, attacks, siege, live, away, queues or giant for one part
+bench: $(if $(filter-out queues,$(PART)),,brokers) ## costs measured on this machine; PART=windows, serving, peers, history, boards, persister, import, folds, attacks, siege, live, season, away, queues or giant for one part
 	@$(call install,redis-server,redis-server,redis)
 	@$(call install,wrk,wrk,wrk)
 	$(postgresql)

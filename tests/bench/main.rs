@@ -16,6 +16,7 @@
 //! | [`attacks`] | what each attack costs, and what it makes others wait |
 //! | [`siege`] | what readers wait for beside a thousand hostile connections |
 //! | [`live`] | subscribers of one board beside writers: commit to socket, memory of a socket |
+//! | [`season`] | the end of a season of a million members |
 //! | [`away`] | what readers wait for while Redis is away |
 //! | [`queues`] | scores from queues, beside `submitScores` |
 //! | [`server`] | the server and its load generator |
@@ -48,6 +49,7 @@ mod midnight;
 mod peers;
 mod persister;
 mod queues;
+mod season;
 mod server;
 mod serving;
 mod siege;
@@ -127,6 +129,9 @@ async fn main() {
     }
     if asked("live") && cfg!(target_os = "linux") {
         live::measure(scale, &mut figures).await;
+    }
+    if asked("season") {
+        season::measure(scale, &mut figures).await;
     }
     if asked("away") {
         away::measure(scale, &mut figures).await;

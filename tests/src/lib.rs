@@ -13,6 +13,7 @@
 //! | [`model`] | the oracle: boards computed naively, random boards and events |
 //! | [`engine`] | engines that run the statements of a fold |
 //! | [`queue`] | a queue of scores on a real broker, and the program that empties it |
+//! | [`receiver`] | a receiver of events, and the webhook that sends them to it |
 //! | [`trial`] | a deployment under faults: its load, and the verdict on it |
 //! | [`wait`], [`clock`] | conditions waited for, with a deadline; the present |
 //! | [`extent`] | how much of a random test runs |
@@ -38,6 +39,7 @@ pub mod extent;
 pub mod jobs;
 pub mod model;
 pub mod queue;
+pub mod receiver;
 pub mod servers;
 pub mod trial;
 pub mod wait;

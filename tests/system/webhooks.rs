@@ -9,5 +9,4 @@ mod management;
 mod overtaken;
 mod overtaken_crashes;
 mod periods;
-mod receiver;
 mod standings;

@@ -10,7 +10,7 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::{ERASE_MEMBER, SET_VISIBILITY};
 use tests::jobs::erasure::traces;
 
-use super::receiver::{Manner, Receiver, SETTINGS, change};
+use tests::receiver::{Manner, Receiver, SETTINGS, change};
 
 async fn start(sql: Sql) -> Api {
     let deployment = Deployment::new(sql, Redis::Own).await;

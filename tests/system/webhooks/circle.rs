@@ -7,7 +7,7 @@ use tests::api::submission::submit_durably;
 use tests::deployment::Deployment;
 use tests::wait::until;
 
-use super::receiver::Receiver;
+use tests::receiver::Receiver;
 
 pub(super) const KIND: &str = "laurel.overtaken.v1";
 

@@ -10,8 +10,8 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::trial::fake_clock::FakeClock;
 use tests::wait::until;
 
-use super::receiver::{Manner, Receiver, SETTINGS};
 use super::standings::{sealed, standings};
+use tests::receiver::{Manner, Receiver, SETTINGS};
 
 /// Waits for the event of a version; it has the standings that the API has.
 async fn wait_for_version(api: &Api, receiver: &Receiver, version: i64) -> Value {

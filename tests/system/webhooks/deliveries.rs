@@ -10,7 +10,7 @@ use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::wait::until;
 
-use super::receiver::{Manner, Receiver, SETTINGS, webhook};
+use tests::receiver::{Manner, Receiver, SETTINGS, webhook};
 
 const MEMBERS: [&str; 4] = ["ann", "bob", "cid", "dan"];
 

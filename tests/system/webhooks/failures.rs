@@ -10,7 +10,7 @@ use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::wait::until;
 
-use super::receiver::{Manner, Receiver, SETTINGS, change, webhook};
+use tests::receiver::{Manner, Receiver, SETTINGS, change, webhook};
 
 async fn start(more: &[(&str, &str)]) -> Api {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;

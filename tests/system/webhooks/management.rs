@@ -6,7 +6,7 @@ use tests::api::Api;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::wait::until;
 
-use super::receiver::{Manner, Receiver, SETTINGS, change, webhook};
+use tests::receiver::{Manner, Receiver, SETTINGS, change, webhook};
 
 const CREATE: &str = "
     mutation($input: CreateWebhookInput!) { createWebhook(input: $input) { webhook { id } } }";

@@ -12,7 +12,7 @@ use tests::jobs::erasure::traces;
 use tests::trial::fake_clock::FakeClock;
 
 use super::circle::{KIND, order, submit, wait_for_order, wait_for_passes};
-use super::receiver::{Manner, Receiver, SETTINGS, change};
+use tests::receiver::{Manner, Receiver, SETTINGS, change};
 
 const CREATE: &str = "
     mutation($input: CreateWebhookInput!) { createWebhook(input: $input) { webhook { id } } }";

@@ -14,7 +14,7 @@ use tests::model::game::seeded;
 use tests::wait::until;
 
 use super::circle::{order, passes, submit, wait_for_order, wait_for_passes};
-use super::receiver::{Manner, Receiver, SETTINGS};
+use tests::receiver::{Manner, Receiver, SETTINGS};
 
 /// The steps of a look after which a process can be killed.
 const STEPS: [&str; 3] = ["overtaken-looked", "overtaken-settled", "overtaken-told"];

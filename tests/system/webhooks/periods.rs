@@ -10,8 +10,8 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::trial::fake_clock::FakeClock;
 use tests::wait::until;
 
-use super::receiver::{Manner, Receiver, SETTINGS};
 use super::standings::{Standings, sealed};
+use tests::receiver::{Manner, Receiver, SETTINGS};
 
 /// Submits the scores of many members, some of which are equal.
 async fn submit_many(api: &Api) {

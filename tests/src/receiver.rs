@@ -15,9 +15,9 @@ use standardwebhooks::Webhook as Convention;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use tests::api::Api;
-use tests::model::game::seeded;
-use tests::wait::until;
+use crate::api::Api;
+use crate::model::game::seeded;
+use crate::wait::until;
 
 /// Settings of a server whose receivers are on this machine, and that tries again at once.
 pub const SETTINGS: [(&str, &str); 2] =
