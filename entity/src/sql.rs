@@ -1,4 +1,4 @@
-//! Statements that many tables share: transactions, chunked inserts, pages, and updates that lock a
+//! Statements that many tables share: transactions, inserts, pages, and updates that lock a
 //! row.
 
 pub mod blocks;
@@ -15,8 +15,8 @@ use sea_orm::sqlx::{self, Postgres, Transaction};
 use sea_orm::{
     AccessMode, ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DatabaseConnection,
     DatabaseTransaction, DbBackend, DbErr, EntityTrait, IsolationLevel, Iterable, Order,
-    QueryFilter, QuerySelect, RuntimeErr, Select, SqliteTransactionMode, TransactionOptions,
-    TransactionTrait,
+    QueryFilter, QuerySelect, RuntimeErr, Select, SqlErr, SqliteTransactionMode,
+    TransactionOptions, TransactionTrait,
 };
 
 /// The most rows of one INSERT, and the most values: SQLite takes 32,766 parameters.
@@ -78,6 +78,29 @@ pub async fn begin_for_copy(
 /// An error of sqlx as SeaORM has it.
 pub fn of_sqlx(error: sqlx::Error) -> DbErr {
     DbErr::Exec(RuntimeErr::SqlxError(Arc::new(error)))
+}
+
+/// Inserts a row unless there is one with its key, of these columns. Returns true if it did.
+pub async fn insert_new<A>(
+    db: &impl ConnectionTrait,
+    row: A,
+    key: impl IntoIterator<Item = <A::Entity as EntityTrait>::Column>,
+) -> Result<bool, DbErr>
+where
+    A: sea_orm::ActiveModelTrait + Send,
+{
+    let insert = A::Entity::insert(row);
+    if db.get_database_backend() == DbBackend::MySql {
+        // A row that it passes over would count as a row that it found. An error ends a statement
+        // there, and no transaction.
+        let inserted = insert.exec_without_returning(db).await;
+        return match inserted.as_ref().err().and_then(DbErr::sql_err) {
+            Some(SqlErr::UniqueConstraintViolation(_)) => Ok(false),
+            _ => inserted.map(|_| true),
+        };
+    }
+    let known = OnConflict::columns(key).do_nothing().to_owned();
+    Ok(insert.on_conflict(known).exec_without_returning(db).await? == 1)
 }
 
 /// Inserts rows in chunks of at most [`ROWS_MAX`].

@@ -6,12 +6,12 @@
 
 use ranking::id::PartitionNo;
 use sea_orm::entity::prelude::*;
-use sea_orm::sea_query::{Expr, ExprTrait, OnConflict};
+use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ActiveValue::Set, QueryOrder, QuerySelect, UpdateMany};
 
 use crate::board;
 use crate::history::log_cursor;
-use crate::sql::begin;
+use crate::sql::{begin, insert_new};
 
 /// A row of `entrant`.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -165,12 +165,8 @@ pub async fn give(db: &impl ConnectionTrait, from: &str, to: &str) -> Result<(),
             no: Set(no.unwrap_or_default()),
             joined_at_ms: Set(place.joined_at_ms),
         };
-        let known = OnConflict::columns([Column::BoardNo, Column::Member])
-            .do_nothing_on([Column::BoardNo])
-            .to_owned();
         // The insertion decides: a snapshot of MariaDB may be older than the lock.
-        let inserted = Entity::insert(given).on_conflict(known).exec_without_returning(db).await?;
-        if inserted == 0 {
+        if !insert_new(db, given, [Column::BoardNo, Column::Member]).await? {
             let fewer = of_board(place.board_no).col_expr(Entrants, Expr::col(Entrants).sub(1));
             fewer.exec(db).await?;
         }

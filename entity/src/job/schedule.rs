@@ -2,9 +2,10 @@
 //! the row on does the work.
 
 use sea_orm::entity::prelude::*;
-use sea_orm::{ActiveValue::Set, Condition, IntoActiveModel, SqlErr};
+use sea_orm::{ActiveValue::Set, Condition, IntoActiveModel};
 
 use crate::error::Result;
+use crate::sql::insert_new;
 
 /// The most attempts a day.
 pub const ATTEMPTS_MAX: i32 = 3;
@@ -56,14 +57,7 @@ pub async fn take(
         finished: false,
     };
     let Some(row) = Entity::find_by_id(name).one(db).await? else {
-        let inserted = Entity::insert(taken.into_active_model()).exec_without_returning(db).await;
-        return match inserted {
-            Ok(_) => Ok(true),
-            Err(error) => match error.sql_err() {
-                Some(SqlErr::UniqueConstraintViolation(_)) => Ok(false),
-                _ => Err(error.into()),
-            },
-        };
+        return Ok(insert_new(db, taken.into_active_model(), [Column::Name]).await?);
     };
     if row.due_at_ms == due_at_ms {
         let is_over = row.finished || row.attempts >= ATTEMPTS_MAX;

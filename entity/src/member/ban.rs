@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::member::{erasure, merge};
-use crate::sql::begin;
+use crate::sql::{begin, insert_new};
 use crate::webhook::outbox::{self, Notice};
 
 /// The most boards that a member may be banned from one by one.
@@ -253,9 +253,7 @@ pub async fn locked_terms(
 pub async fn replace(db: &impl ConnectionTrait, row: &Model, next: &Model) -> Result<bool, DbErr> {
     let values = next.clone().into_active_model().reset_all();
     if row.version == 0 {
-        let known = OnConflict::column(Column::Member).do_nothing_on([Column::Member]).to_owned();
-        let inserted = Entity::insert(values).on_conflict(known).exec_without_returning(db).await?;
-        return Ok(inserted == 1);
+        return insert_new(db, values, [Column::Member]).await;
     }
     let replaced = Entity::update_many()
         .set(values)

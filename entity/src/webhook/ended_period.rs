@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use sea_orm::ActiveValue::Set;
-use sea_orm::SqlErr;
 use sea_orm::entity::prelude::*;
+
+use crate::sql::insert_new;
 
 /// A row of `ended_period`.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -45,13 +46,7 @@ pub async fn advance(
         until_ms: Set(row.until_ms),
     };
     let Some(before) = before else {
-        return match Entity::insert(to).exec_without_returning(db).await {
-            Ok(_) => Ok(true),
-            Err(error) => match error.sql_err() {
-                Some(SqlErr::UniqueConstraintViolation(_)) => Ok(false),
-                _ => Err(error),
-            },
-        };
+        return insert_new(db, to, [Column::BoardNo, Column::Window]).await;
     };
     let moved = Entity::update_many()
         .col_expr(Column::UntilMs, Expr::value(row.until_ms))

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use entity::member::ban as stored;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
@@ -265,6 +266,21 @@ async fn check_steps(sql: Sql, shards: u16, one_of: usize) {
     check_diff(&deployment);
     deployment.flush_redis().await;
     check_all(&api, &games, &[None; 2]).await;
+}
+
+#[tokio::test]
+async fn of_two_first_bans_of_a_member_one_is_written() {
+    for sql in Sql::all() {
+        let deployment = Deployment::new(sql, Redis::Own).await;
+        let _api = Api::start(&deployment).await;
+        let db = deployment.open_stores().await.db;
+        let none = stored::Model::none("ann");
+        let next = |changed_at_ms| stored::Model { version: 1, changed_at_ms, ..none.clone() };
+        let written = [1, 2].map(next);
+        assert!(stored::replace(&db, &none, &written[0]).await.unwrap(), "{sql:?}");
+        assert!(!stored::replace(&db, &none, &written[1]).await.unwrap(), "{sql:?}");
+        assert_eq!(stored::of(&db, "ann").await.unwrap().as_ref(), Some(&written[0]));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
