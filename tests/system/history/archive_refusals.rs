@@ -25,13 +25,13 @@ async fn all_there_is(deployment: &Deployment) -> BTreeMap<String, String> {
     let mut all: BTreeMap<String, String> =
         contents.map(|(key, dump)| (key, format!("{dump:?}"))).collect();
     for (table, columns) in [
-        ("standing", "board_no || segment || member || score || rank_key || seq"),
-        ("score_event", "partition || '/' || seq || '/' || event_index"),
-        ("archive_file", "path || sha256 || state"),
-        ("archived_entry", "member || segment || through_seq || COALESCE(score, 0) || events"),
+        ("standing", "board_no, segment, member, score, rank_key, seq"),
+        ("score_event", "score_event.partition, seq, event_index"),
+        ("archive_file", "path, sha256, state"),
+        ("archived_entry", "member, segment, through_seq, COALESCE(score, 0), events"),
     ] {
-        let mut rows: Vec<String> =
-            deployment.column(&format!("SELECT {columns} FROM {table}")).await;
+        let select = format!("SELECT CONCAT_WS('/', {columns}) FROM {table}");
+        let mut rows: Vec<String> = deployment.column(&select).await;
         rows.sort();
         all.insert(table.to_owned(), rows.join(","));
     }
