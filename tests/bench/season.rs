@@ -23,8 +23,8 @@ const MEMBERS: usize = 1_000_000;
 const SCORES: usize = 1000;
 const WRITERS: usize = 4;
 
-/// The time that a season goes on once it is listed: its fill takes less.
-const LASTS: Duration = Duration::from_secs(90);
+/// The time that a season goes on once it is listed: the scores come in less.
+const LASTS: Duration = Duration::from_secs(300);
 
 /// The longest wait for its end to be told.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -41,8 +41,8 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     let receiver = Receiver::start(Manner::Takes).await;
     receiver.subscribe(api, &["PERIOD_ENDED"], None).await;
     let count = scale.of(MEMBERS, SCORES) / SCORES;
-    load(api, count).await;
     let ends_ms = list(api).await;
+    load(api, count).await;
     let told = until_within(PATIENCE, "the end is told", async || {
         receiver.data("laurel.period.ended.v1").pop()
     });
@@ -58,12 +58,6 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
 
 /// Submits a score for each member of so many requests.
 async fn load(api: &Api, count: usize) {
-    let windows = json!([{ "name": "season" }]);
-    let board = json!({
-        "slug": "league", "policy": "BEST", "shards": 16, "maxLatenessSeconds": 0,
-        "windows": windows,
-    });
-    api.create_board(board).await;
     let requests = stream::iter(0..count).map(async |request| {
         let first = request * SCORES;
         // Members come in an order that is not that of their scores.
@@ -76,15 +70,20 @@ async fn load(api: &Api, count: usize) {
     requests.buffer_unordered(WRITERS).collect::<()>().await;
 }
 
-/// Lists a season that has all scores and ends soon; returns its end in Unix milliseconds.
+/// Creates a board with a season that ends soon; returns its end in Unix milliseconds.
 async fn list(api: &Api) -> i64 {
+    let board = json!({
+        "slug": "league", "policy": "BEST", "shards": 16, "maxLatenessSeconds": 0,
+        "windows": [{ "name": "season" }],
+    });
+    api.create_board(board).await;
     let ends_ms = now_ms() + LASTS.as_millis() as i64;
     let at = |ms| jiff::Timestamp::from_millisecond(ms).unwrap().to_string();
     let season = json!({
         "board": "league", "name": "one", "startsAt": at(ends_ms - 86_400_000), "endsAt": at(ends_ms),
     });
     api.data(ADD_SEASON, json!({ "input": season })).await;
-    until("the season has the scores", async || {
+    until("the season is ready", async || {
         let data = api.data(SEASONS, json!({ "slug": "league" })).await;
         (data["board"]["seasons"][0]["ready"] == true).then_some(())
     })
