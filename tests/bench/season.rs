@@ -43,10 +43,10 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     let count = scale.of(MEMBERS, SCORES) / SCORES;
     let ends_ms = list(api).await;
     load(api, count).await;
-    let told = until_within(PATIENCE, "the end is told", async || {
+    let told = until_within(PATIENCE, "the receiver has the end of the season", async || {
         receiver.data("laurel.period.ended.v1").pop()
-    });
-    let told = told.await;
+    })
+    .await;
     let since_end = || (now_ms() - ends_ms) as f64 / 1000.0;
     assert_eq!(told["size"], count * SCORES, "{told}");
     let what = format!("from the end of a season of {} members", count * SCORES);

@@ -148,7 +148,7 @@ pub struct Room<'a> {
 }
 
 /// The headers for caches of an answer. They are made once, and sent many times.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct ForAll {
     cache_control: HeaderValue,
     /// Of plain JSON, and of GraphQL's media type: each is a representation of its own.

@@ -27,7 +27,8 @@ impl Shortcut {
         request.method() == Method::POST && request.uri().path() == "/graphql"
     }
 
-    /// Answers a request as its route would.
+    /// Answers a request as its route would. Where the compressor has nothing to do, its `Vary` is
+    /// left out: no cache keeps an answer to POST.
     pub async fn answer(&self, caller: Caller, request: Request) -> Response {
         let answer = |request: Request| {
             Box::pin(query_by_post(State(self.0.clone()), Extension(caller.clone()), request))

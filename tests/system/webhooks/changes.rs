@@ -9,7 +9,6 @@ use tests::api::submission::{submit, submit_durably};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::{ERASE_MEMBER, SET_VISIBILITY};
 use tests::jobs::erasure::traces;
-
 use tests::receiver::{Manner, Receiver, SETTINGS, change};
 
 async fn start(sql: Sql) -> Api {

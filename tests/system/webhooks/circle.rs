@@ -5,9 +5,8 @@ use serde_json::Value;
 use tests::api::Api;
 use tests::api::submission::submit_durably;
 use tests::deployment::Deployment;
-use tests::wait::until;
-
 use tests::receiver::Receiver;
+use tests::wait::until;
 
 pub(super) const KIND: &str = "laurel.overtaken.v1";
 

@@ -7,11 +7,11 @@ use tests::api::amendment::{events, remove, void};
 use tests::api::submission::submit_durably;
 use tests::clock::{now_ms, seconds_to_minute_ten};
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::receiver::{Manner, Receiver, SETTINGS};
 use tests::trial::fake_clock::FakeClock;
 use tests::wait::until;
 
 use super::standings::{sealed, standings};
-use tests::receiver::{Manner, Receiver, SETTINGS};
 
 /// Waits for the event of a version; it has the standings that the API has.
 async fn wait_for_version(api: &Api, receiver: &Receiver, version: i64) -> Value {

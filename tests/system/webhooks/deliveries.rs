@@ -8,9 +8,8 @@ use tests::api::Api;
 use tests::api::amendment::{events, remove, void};
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::wait::until;
-
 use tests::receiver::{Manner, Receiver, SETTINGS, webhook};
+use tests::wait::until;
 
 const MEMBERS: [&str; 4] = ["ann", "bob", "cid", "dan"];
 

@@ -8,9 +8,8 @@ use tests::api::Api;
 use tests::api::metrics::metrics_of;
 use tests::api::submission::submit_durably;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::wait::until;
-
 use tests::receiver::{Manner, Receiver, SETTINGS, change, webhook};
+use tests::wait::until;
 
 async fn start(more: &[(&str, &str)]) -> Api {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;

@@ -4,9 +4,8 @@ use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::wait::until;
-
 use tests::receiver::{Manner, Receiver, SETTINGS, change, webhook};
+use tests::wait::until;
 
 const CREATE: &str = "
     mutation($input: CreateWebhookInput!) { createWebhook(input: $input) { webhook { id } } }";

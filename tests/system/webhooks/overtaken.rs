@@ -9,10 +9,10 @@ use tests::clock::seconds_to_minute_ten;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::ERASE_MEMBER;
 use tests::jobs::erasure::traces;
+use tests::receiver::{Manner, Receiver, SETTINGS, change};
 use tests::trial::fake_clock::FakeClock;
 
 use super::circle::{KIND, order, submit, wait_for_order, wait_for_passes};
-use tests::receiver::{Manner, Receiver, SETTINGS, change};
 
 const CREATE: &str = "
     mutation($input: CreateWebhookInput!) { createWebhook(input: $input) { webhook { id } } }";

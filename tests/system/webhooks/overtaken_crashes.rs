@@ -11,10 +11,10 @@ use tests::api::Api;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::SUBMIT_SCORES;
 use tests::model::game::seeded;
+use tests::receiver::{Manner, Receiver, SETTINGS};
 use tests::wait::until;
 
 use super::circle::{order, passes, submit, wait_for_order, wait_for_passes};
-use tests::receiver::{Manner, Receiver, SETTINGS};
 
 /// The steps of a look after which a process can be killed.
 const STEPS: [&str; 3] = ["overtaken-looked", "overtaken-settled", "overtaken-told"];

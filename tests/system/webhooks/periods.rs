@@ -7,11 +7,11 @@ use tests::api::Api;
 use tests::api::submission::submit_durably;
 use tests::clock::{now_ms, seconds_to_minute_ten};
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::receiver::{Manner, Receiver, SETTINGS};
 use tests::trial::fake_clock::FakeClock;
 use tests::wait::until;
 
 use super::standings::{Standings, sealed};
-use tests::receiver::{Manner, Receiver, SETTINGS};
 
 /// Submits the scores of many members, some of which are equal.
 async fn submit_many(api: &Api) {
