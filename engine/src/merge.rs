@@ -139,8 +139,8 @@ pub async fn resume(deployment: &Deployment) -> Result<()> {
 /// # Errors
 /// `MemberMerged`; `Unavailable` while one of them is being merged.
 pub async fn check_unmerged(deployment: &Deployment, keys: &[&str]) -> Result<()> {
-    match merge::of_any(&deployment.db, keys.iter().copied()).await? {
-        Some(row) => Err(refusal(&row).into()),
+    match merge::of_any(&deployment.db, keys.iter().copied()).await?.first() {
+        Some(row) => Err(refusal(row).into()),
         None => Ok(()),
     }
 }

@@ -11,6 +11,9 @@
 //! So each pass is told once, however many processes look, and however they end. A look sees the
 //! difference to the last one and not the way there: those who pass each other in between and back
 //! are not told.
+//!
+//! A merge copies a member's scores before it removes the member. A look at both would take the copy
+//! for a newcomer that passes others, so a circle with a source waits until the copies are made.
 
 mod order;
 
@@ -20,6 +23,7 @@ use std::time::Duration;
 
 use entity::board;
 use entity::error::Result;
+use entity::member::merge;
 use entity::sql::begin;
 use entity::webhook::Kind;
 use entity::webhook::circle::{self, Extent, Sign, StoredPlace};
@@ -137,6 +141,16 @@ impl Looks {
     }
 }
 
+/// The entries of a circle, compared with those of the last look.
+enum Found {
+    Same,
+    /// The scores of one of its members are being copied to another one.
+    BeingMerged,
+    /// Its entries in their order, then those of before that left it and are in the standings
+    /// still, and the number of the former.
+    Changed(Vec<Place>, usize),
+}
+
 /// One look at a circle of a board.
 struct Look<'a> {
     deployment: &'a Deployment,
@@ -158,9 +172,10 @@ impl Look<'_> {
         let name = standings.id.to_string();
         let before = row.places_of(&name)?.map(places).transpose()?;
         let extent = row.circle()?.extent;
-        let Some((now, in_circle)) = self.read(&standings, &extent, before.as_deref()).await?
-        else {
-            return Ok(seen(row.version, None));
+        let (now, in_circle) = match self.read(&standings, &extent, before.as_deref()).await? {
+            Found::Same => return Ok(seen(row.version, None)),
+            Found::BeingMerged => return Ok(None),
+            Found::Changed(now, in_circle) => (now, in_circle),
         };
         let notices: Vec<Notice> = compare(before.as_deref().unwrap_or_default(), &now)
             .iter()
@@ -205,9 +220,37 @@ impl Look<'_> {
         standings.partitions().iter().map(head).collect()
     }
 
+    /// Reads a circle until it was read after all merges of its members.
+    async fn read(
+        &self,
+        standings: &Standings,
+        extent: &Extent,
+        before: Option<&[Place]>,
+    ) -> Result<Found> {
+        let mut known = 0;
+        loop {
+            let Some((now, in_circle)) = self.read_once(standings, extent, before).await? else {
+                return Ok(Found::Same);
+            };
+            let all = before.unwrap_or_default().iter().chain(&now);
+            let members: BTreeSet<&MemberId> =
+                all.filter_map(|place| place.member.as_ref()).collect();
+            let members = members.into_iter().map(MemberId::as_str);
+            let merges = merge::of_any(&self.deployment.db, members).await?;
+            if merges.iter().any(|merge| merge.step == merge::Step::Decided) {
+                return Ok(Found::BeingMerged);
+            }
+            // Of a merge that is news, this read may have seen a part.
+            if merges.len() == known {
+                return Ok(Found::Changed(now, in_circle));
+            }
+            known = merges.len();
+        }
+    }
+
     /// The present entries of a circle in their order, then those of before that left it and are
     /// in the standings still, and the number of the former; `None` if nothing has changed.
-    async fn read(
+    async fn read_once(
         &self,
         standings: &Standings,
         extent: &Extent,

@@ -77,12 +77,12 @@ pub async fn target_of(db: &impl ConnectionTrait, source: &str) -> Result<Option
     Ok(merged.map(|row| row.target))
 }
 
-/// The merge of one of these sources. The call takes at most some thousand.
+/// The merges of those of these members that are sources. The call takes at most some thousand.
 pub async fn of_any(
     db: &impl ConnectionTrait,
     sources: impl IntoIterator<Item = &str>,
-) -> Result<Option<Model>, DbErr> {
-    Entity::find().filter(Column::Source.is_in(sources)).one(db).await
+) -> Result<Vec<Model>, DbErr> {
+    Entity::find().filter(Column::Source.is_in(sources)).all(db).await
 }
 
 /// The merges under way, oldest first; those that began before an instant in Unix milliseconds.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::documents::SUBMIT_SCORES;
+use tests::documents::{MERGE_MEMBERS, SUBMIT_SCORES};
 use tests::model::game::seeded;
 use tests::receiver::{Manner, Receiver, SETTINGS};
 use tests::wait::until;
@@ -68,6 +68,55 @@ async fn a_process_that_ends_in_a_look_tells_each_pass_once_on_sqlite() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_ends_in_a_look_tells_each_pass_once_on_postgres() {
     check_crashes(Sql::Postgres).await;
+}
+
+/// A process that is killed in a merge leaves copies beside their origins for seconds, in which
+/// another process looks.
+async fn check_merges(sql: Sql) {
+    let deployment = Deployment::new(sql, Redis::Own).await;
+    let api = Api::start_with_settings(&deployment, &SETTINGS).await;
+    api.create_board(json!({ "slug": "b", "policy": "SUM", "shards": 2 })).await;
+    submit(&api, &[("ann", 10), ("bob", 30), ("cid", 25), ("dan", 20), ("eve", 8)]).await;
+    let (of_top, of_group) =
+        (Receiver::start(Manner::Takes).await, Receiver::start(Manner::Takes).await);
+    let group = json!({ "members": ["ann", "bob", "cid", "dan", "eve", "fay"] });
+    let webhooks = [
+        of_top.subscribe_circle(&api, json!({ "top": 5 })).await,
+        of_group.subscribe_circle(&api, group).await,
+    ];
+    let wait_for = async |expected: &[&str]| {
+        for webhook in &webhooks {
+            wait_for_order(&deployment, webhook, expected).await;
+        }
+    };
+    wait_for(&["bob", "cid", "dan", "ann", "eve"]).await;
+    let merges: [(&str, &str, &[&str]); 2] = [
+        ("bob", "fay", &["fay", "cid", "dan", "ann", "eve"]),
+        ("eve", "dan", &["fay", "dan", "cid", "ann"]),
+    ];
+    for (source, target, expected) in merges {
+        let settings = [&SETTINGS[..], &[("CRASH_AT", "copied")]].concat();
+        let killed = Api::start_with_settings(&deployment, &settings).await;
+        let variables = json!({ "source": source, "target": target });
+        let answer = killed.try_ask(Some(killed.token()), MERGE_MEMBERS, variables).await;
+        assert!(answer.is_err(), "{:?}", answer.unwrap().body);
+        wait_for(expected).await;
+    }
+    submit(&api, &[("ann", 50)]).await;
+    let (dan, ann): (&[&str], &[&str]) = (&["dan"], &["ann"]);
+    let told = [("cid", dan), ("fay", ann), ("dan", ann), ("cid", ann)];
+    wait_for_passes(&of_top, &told).await;
+    wait_for_passes(&of_group, &told).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merge_that_a_look_sees_half_done_overtakes_none_but_by_its_end_on_sqlite() {
+    check_merges(Sql::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merge_that_a_look_sees_half_done_overtakes_none_but_by_its_end_on_postgres() {
+    check_merges(Sql::Postgres).await;
 }
 
 /// Waits until a look has left the circle of all members as the standings are, and returns those.
