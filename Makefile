@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run analytics install check ingest test test-all test-redis brokers test-brokers test-kafka test-lake test-spark deb test-deb faults soak bench lint advisories build node web
+.PHONY: help run analytics install check ingest test test-all test-redis brokers test-brokers test-kafka test-lake test-schemathesis test-spark deb test-deb faults soak bench lint advisories build node web
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 PREFIX ?= $(HOME)/.cargo
@@ -228,6 +228,19 @@ test-lake: ## the tests of the lake on a server of S3's API, which is installed 
 	fi
 	cargo build --locked -p api -p analytics
 	LAUREL_TEST_S3="$(TOOLS)/moto/bin/python" LAUREL_TEST_BUILT=1 RUST_TEST_THREADS=2 cargo test --locked -p tests --test system -- mirror::
+
+test-schemathesis: ## queries and mutations that schemathesis makes of the schema; it is installed the first time
+	@$(call install,redis-server,redis-server,redis)
+	$(postgresql)
+	$(python)
+	if [ ! -x "$(TOOLS)/schemathesis/bin/st" ]; then
+		echo "installing schemathesis 4.32.5"
+		mkdir -p "$(TOOLS)"
+		python3 -m venv "$(TOOLS)/schemathesis"
+		"$(TOOLS)/schemathesis/bin/python" -m pip install --quiet schemathesis==4.32.5
+	fi
+	cargo build --locked --workspace
+	LAUREL_TEST_SCHEMATHESIS="$(TOOLS)/schemathesis/bin/st" LAUREL_TEST_BUILT=1 cargo test --locked -p tests --test system -- schemathesis
 
 # tansu speaks Kafka's protocol. Its 400 crates are built once, and with low priority.
 test-kafka: ## the tests of queues on tansu in place of Kafka, with everything around it killed; half an hour or more the first time

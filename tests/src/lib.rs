@@ -19,7 +19,7 @@
 //! | [`extent`] | how much of a random test runs |
 //!
 //! A test starts what it needs and stops all of it, also when it fails; the log of a process is
-//! shown then.
+//! shown then, and the failure itself at once.
 //! Random tests print their seed; `LAUREL_TEST_SEED` repeats one.
 
 #![expect(
@@ -36,6 +36,7 @@ pub mod deployment;
 pub mod documents;
 pub mod engine;
 pub mod extent;
+mod failure;
 pub mod jobs;
 pub mod model;
 pub mod queue;

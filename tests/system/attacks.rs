@@ -13,6 +13,7 @@ mod introspection;
 mod late_events;
 mod memory;
 mod random_documents;
+mod schemathesis;
 mod stop;
 mod subscriptions;
 mod turns;

@@ -7,6 +7,7 @@ use rand::{RngExt, SeedableRng};
 use ranking::window::Window;
 use ranking::window::calendar::Weekday::{Monday, Saturday, Sunday};
 
+use crate::failure;
 use crate::model::oracle::{Board, Event};
 
 /// A time zone, and an instant near which its clocks or its calendar change.
@@ -55,12 +56,18 @@ pub struct Game {
     pub events: Vec<Event>,
 }
 
-/// The random generator of a test: seeded by `LAUREL_TEST_SEED` or at random; prints its seed.
+/// The random generator of a test, with its seed.
 pub fn seeded() -> StdRng {
+    StdRng::seed_from_u64(random_seed())
+}
+
+/// The seed of a test: `LAUREL_TEST_SEED`, or a random number; prints it.
+pub fn random_seed() -> u64 {
     let seed = std::env::var("LAUREL_TEST_SEED")
         .map_or_else(|_| rand::random(), |text| text.parse().expect("a seed is a number"));
     println!("LAUREL_TEST_SEED={seed}");
-    StdRng::seed_from_u64(seed)
+    failure::set_seed(seed);
+    seed
 }
 
 /// A board with events for each policy, direction and tie-break.
