@@ -16,8 +16,8 @@ pub use budget::Budget;
 /// The points up to which a request counts as light.
 pub const LIGHT_POINTS_MAX: u64 = 2000;
 
-/// The points that a request holds at least, as it may spend more than its text costs: some 200
-/// requests are executed at a time.
+/// The points that a request holds at least, as it may spend more than its text costs. By default
+/// 100 requests are executed at a time, half of which may be heavy.
 const RESERVED_POINTS: u64 = 10_000;
 
 /// The points under way, and the requests that wait for some.

@@ -1,5 +1,6 @@
 //! The fields that answer with several objects, and how many.
 
+use engine::history::remove::REMOVED_MAX;
 use entity::member::ban::BOARDS_MAX;
 use ranking::attribute::ATTRIBUTES_MAX;
 use ranking::window::season::SEASONS_MAX;
@@ -31,8 +32,10 @@ pub(super) const PAGES: [(&str, usize); 18] = [
     ("webhooks", PAGE_DEFAULT),
 ];
 
-/// Fields that answer with a list of at most so many objects, by no argument's choice.
-pub(super) const LISTS: [(&str, u64); 4] = [
+/// Fields that answer with a list of at most so many objects, or with an object that has one, where
+/// no argument names them.
+pub(super) const LISTS: [(&str, u64); 5] = [
+    ("removeEntries", REMOVED_MAX as u64),
     ("windows", 17),
     ("seasons", SEASONS_MAX as u64),
     ("attributes", ATTRIBUTES_MAX as u64),

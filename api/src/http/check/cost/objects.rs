@@ -132,7 +132,8 @@ impl<'d> Values<'d> {
             counted.unwrap_or(BUCKETS_DEFAULT as u64)
         } else if let Some(length) = LENGTHS
             .into_iter()
-            .find_map(|name| argument(name).and_then(|value| self.length(&value)))
+            .filter_map(|name| argument(name).and_then(|value| self.length(&value)))
+            .max()
         {
             length
         } else if let Some((_, length)) = LISTS.iter().find(|(list, _)| *list == name) {
@@ -156,16 +157,18 @@ impl<'d> Values<'d> {
         })
     }
 
-    /// The length of a list, or of the list in an input object.
+    /// The length of a list, or of the longest list in an input object: the order of its fields is
+    /// the client's choice.
     fn length(&self, argument: &Argument<'_>) -> Option<u64> {
         match argument {
             Argument::Literal(Value::List(items)) => Some(items.len() as u64),
-            Argument::Literal(Value::Object(fields)) => fields
-                .values()
-                .find_map(|field| self.resolve(field).and_then(|field| self.length(&field))),
+            Argument::Literal(Value::Object(fields)) => {
+                let of_field = |field| self.length(&self.resolve(field)?);
+                fields.values().filter_map(of_field).max()
+            }
             Argument::Known(ConstValue::List(items)) => Some(items.len() as u64),
             Argument::Known(ConstValue::Object(fields)) => {
-                fields.values().find_map(|field| self.length(&Argument::Known(field)))
+                fields.values().filter_map(|field| self.length(&Argument::Known(field))).max()
             }
             _ => None,
         }
@@ -372,7 +375,19 @@ mod tests {
             changes(whole, serde_json::json!({ "i": { "board": "x", "scores": scores } })),
             3
         );
+        let source = serde_json::json!({ "name": "x", "settled": [] });
+        assert_eq!(
+            changes(whole, serde_json::json!({ "i": { "source": source, "scores": scores } })),
+            3
+        );
+        let settled = "mutation($s: [ScoreInput!]!, $o: SourceInput) { submitScores(input: { source: $o, scores: $s }) { accepted } }";
+        assert_eq!(changes(settled, serde_json::json!({ "s": scores, "o": source })), 3);
         let part = "mutation($s: [ScoreInput!]!) { submitScores(input: { board: \"x\", scores: $s }) { accepted } }";
         assert_eq!(changes(part, serde_json::json!({ "s": scores })), 3);
+        let removal = "mutation($f: EntryFilterInput!) { removeEntries(input: { board: \"x\", filter: $f }) { removed } }";
+        let of_prefix = serde_json::json!({ "f": { "keyPrefix": "a" } });
+        assert_eq!(changes(removal, of_prefix), 1000);
+        let of_members = serde_json::json!({ "f": { "members": ["a", "b"] } });
+        assert_eq!(changes(removal, of_members), 2);
     }
 }
