@@ -7,7 +7,8 @@ const HIDDEN: &str = "***";
 
 /// A URL that is shown without what may be a password, also if it is no URL: a password with a `/`,
 /// `#`, `?` or `@` in it makes most parsers stop in its middle. Every URL of a setting is printed
-/// through it.
+/// through it. An `@` behind a `?` or `#` may stand in a password of either place, so nothing of
+/// that URL is shown but its scheme.
 #[derive(Clone, Copy)]
 pub struct Redacted<'a>(pub &'a str);
 
@@ -22,6 +23,7 @@ impl fmt::Display for Redacted<'_> {
         write!(f, "{scheme}://")?;
         // The last @ ends the password, wherever a parser would end it.
         let (login, place) = match rest.rfind('@') {
+            Some(at) if rest[..at].contains(['?', '#']) => return f.write_str(HIDDEN),
             Some(at) => (true, &rest[at + 1..]),
             None => (false, rest),
         };
@@ -81,11 +83,11 @@ mod tests {
         for (url, shown) in [
             ("postgres://u:cret@h:1/x", "postgres://***@h:1/x"),
             ("postgres://u:a/cret@h/x", "postgres://***@h/x"),
-            ("postgres://u:a#cret@h/x", "postgres://***@h/x"),
-            ("postgres://u:a?cret@h/x", "postgres://***@h/x"),
+            ("postgres://u:a#cret@h/x", "postgres://***"),
+            ("postgres://u:a?cret@h/x", "postgres://***"),
             ("postgres://u:a@cret@h/x", "postgres://***@h/x"),
             ("postgres://h/x?user=u&password=cret", "postgres://h/x?***"),
-            ("postgres://h/x?password=a@cret", "postgres://***@cret"),
+            ("postgres://h/x?password=a@cret", "postgres://***"),
             ("mysql://u:cret@h:1/x?ssl-mode=REQUIRED", "mysql://***@h:1/x?***"),
             ("redis+unix:///run/a.sock?pass=cret", "redis+unix:///run/a.sock?***"),
             ("redis://a:1,b:2?cluster=true", "redis://a:1,b:2?***"),

@@ -48,6 +48,10 @@ async fn a_password_is_not_printed_even_if_its_url_cannot_be_parsed() {
             let refused = refused(&deployment, &["token", "list"], "LAUREL_DATABASE_URL", &url);
             assert!(!refused.contains("secret"), "{url}: {refused}");
         }
+        let url = format!("postgres://127.0.0.1:1/x?user=u&password={password}@secret");
+        let refused_parameter =
+            refused(&deployment, &["token", "list"], "LAUREL_DATABASE_URL", &url);
+        assert!(!refused_parameter.contains("secret"), "{url}: {refused_parameter}");
         let url = format!("redis://u:{password}@127.0.0.1:1");
         let refused = refused(&deployment, &["demo"], "LAUREL_REDIS_URL", &url);
         assert!(!refused.contains("secret"), "{url}: {refused}");
