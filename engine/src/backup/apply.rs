@@ -41,7 +41,7 @@ const ALLOWED: [&str; 5] = [
 ///
 /// # Errors
 /// `Invalid` if a store is not empty, or if the backup is not whole or of a newer program; nothing
-/// is touched then. If SQL or the system fails; the database then has no tables, and the archive no
+/// is touched then. If SQL or the system fails; the database then has no rows, and the archive no
 /// files, unless the error says that this is not known.
 pub async fn apply(
     settings: &Settings,
@@ -174,7 +174,7 @@ async fn fill(
             _ => {
                 placed.keep();
                 return Err(Error::Unavailable(format!(
-                    "the database did not say whether it has the rows ({error}): look whether it has tables; if it has none, delete the archive's files, and apply the backup again"
+                    "the database did not say whether it has the rows ({error}): look whether its table deployment has a row; if it has none, or there is no such table, delete the archive's files, and apply the backup again"
                 ))
                 .into());
             }
