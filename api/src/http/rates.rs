@@ -25,7 +25,7 @@ const FAILING_MAX: u64 = 10_000;
 const LIGHT_PART: u32 = 20;
 
 /// How long a client may spend more than that before it is heavy, in seconds of that rate.
-const LIGHT_SECONDS: f64 = 2.0;
+const LIGHT_SECONDS: u32 = 2;
 
 /// A client, as it is counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -206,8 +206,9 @@ impl Account {
 
     /// Notes points that the client spends; returns true if it is heavy.
     fn note(&self, points: u64) -> bool {
-        let spending = self.spending.as_ref();
-        spending.is_some_and(|spending| spending.add(points) > LIGHT_SECONDS * spending.rate)
+        self.spending
+            .as_ref()
+            .is_some_and(|spending| spending.add(points) > f64::from(LIGHT_SECONDS) * spending.rate)
     }
 }
 

@@ -123,16 +123,30 @@ impl ConnectionSettings {
 /// The number of connections of a process that may open so many files; `None` for any number.
 fn connections_max(set: Option<u64>, files: Option<u64>) -> Result<usize, String> {
     let most = files.map(|files| files.saturating_sub(FILES_RESERVED).max(CONNECTIONS_LEAST));
-    let connections = match (set, most) {
+    let less = FILES_RESERVED.to_string();
+    within_files(("LAUREL_CONNECTIONS_MAX", set), (most, CONNECTIONS_DEFAULT), &less)
+}
+
+/// The count of a setting, or by default the lower one of two: the most that the files of the
+/// process allow, and a default.
+///
+/// # Errors
+/// A message if the setting asks for more than the files allow.
+pub(super) fn within_files(
+    (setting, set): (&str, Option<u64>),
+    (most, default): (Option<u64>, u64),
+    less: &str,
+) -> Result<usize, String> {
+    let count = match (set, most) {
         (Some(set), Some(most)) if set > most => {
             return Err(format!(
-                "invalid LAUREL_CONNECTIONS_MAX {set}: expected at most {most}, {FILES_RESERVED} fewer than the files that the process may open (ulimit -n)"
+                "invalid {setting} {set}: expected at most {most}, the files that the process may open (ulimit -n) less {less}"
             ));
         }
         (Some(set), _) => set,
-        (None, most) => most.unwrap_or(CONNECTIONS_DEFAULT).min(CONNECTIONS_DEFAULT),
+        (None, most) => most.unwrap_or(default).min(default),
     };
-    Ok(usize::try_from(connections).expect("the range of the setting fits"))
+    Ok(usize::try_from(count).expect("the range of the setting fits"))
 }
 
 /// The names that a Host header may have. Ports do not count.

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::ConnectionSettings;
-use super::connections::FILES_RESERVED;
+use super::connections::{FILES_RESERVED, within_files};
 
 /// The most sockets where the process may open many files.
-const SOCKETS_DEFAULT: usize = 10_000;
+const SOCKETS_DEFAULT: u64 = 10_000;
 
 /// The fewest sockets, however few files the process may open.
-const SOCKETS_LEAST: usize = 16;
+const SOCKETS_LEAST: u64 = 16;
 
 /// The limits of subscriptions. A socket is a WebSocket or an event stream (SSE).
 #[derive(Debug, Clone, clap::Args)]
@@ -56,13 +56,12 @@ impl LiveSettings {
     /// The sockets that clients may hold.
     ///
     /// # Errors
-    /// `Invalid` if connections may be more than the process may open files.
+    /// `Invalid` if connections, or sockets beside them, may be more than the process may open
+    /// files.
     pub fn sockets_max(&self, connections: &ConnectionSettings) -> ranking::Result<usize> {
-        if let Some(set) = self.sockets_max {
-            return Ok(usize::try_from(set).expect("the range of the setting fits"));
-        }
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        Ok(sockets_max(files, connections.connections_max()?))
+        let sockets = sockets_max(self.sockets_max, files, connections.connections_max()?);
+        sockets.map_err(ranking::Error::Invalid)
     }
 
     /// The time in which a WebSocket must begin.
@@ -83,11 +82,11 @@ impl LiveSettings {
 
 /// The number of sockets of a process that may open so many files, `None` for any number, of which
 /// connections take a part.
-fn sockets_max(files: Option<u64>, connections: usize) -> usize {
-    let files = files.map(|files| usize::try_from(files).unwrap_or(usize::MAX));
-    let taken = connections.saturating_add(FILES_RESERVED as usize);
-    let left = files.map_or(SOCKETS_DEFAULT, |files| files.saturating_sub(taken));
-    left.clamp(SOCKETS_LEAST, SOCKETS_DEFAULT)
+fn sockets_max(set: Option<u64>, files: Option<u64>, connections: usize) -> Result<usize, String> {
+    let taken = FILES_RESERVED + connections as u64;
+    let most = files.map(|files| files.saturating_sub(taken).max(SOCKETS_LEAST));
+    let less = format!("{FILES_RESERVED} and LAUREL_CONNECTIONS_MAX");
+    within_files(("LAUREL_SOCKETS_MAX", set), (most, SOCKETS_DEFAULT), &less)
 }
 
 #[cfg(test)]
@@ -96,9 +95,14 @@ mod tests {
 
     #[test]
     fn sockets_get_the_files_that_connections_leave() {
-        assert_eq!(sockets_max(Some(1024), 896), SOCKETS_LEAST);
-        assert_eq!(sockets_max(Some(4096), 1024), 4096 - 1024 - 128);
-        assert_eq!(sockets_max(Some(1 << 20), 1024), SOCKETS_DEFAULT);
-        assert_eq!(sockets_max(None, 1024), SOCKETS_DEFAULT);
+        assert_eq!(sockets_max(None, Some(1024), 896), Ok(16));
+        assert_eq!(sockets_max(None, Some(4096), 1024), Ok(4096 - 1024 - 128));
+        assert_eq!(sockets_max(None, Some(1 << 20), 1024), Ok(10_000));
+        assert_eq!(sockets_max(None, None, 1024), Ok(10_000));
+        assert_eq!(sockets_max(Some(2944), Some(4096), 1024), Ok(2944));
+        assert_eq!(sockets_max(Some(16), Some(1024), 896), Ok(16));
+        assert_eq!(sockets_max(Some(50_000), None, 1024), Ok(50_000));
+        let refused = sockets_max(Some(2945), Some(4096), 1024).unwrap_err();
+        assert!(refused.contains("2945: expected at most 2944"), "{refused}");
     }
 }
