@@ -26,6 +26,7 @@ use super::placed::Placed;
 use super::{ARCHIVE, Manifest, TABLES, table};
 use crate::deployment::checksum;
 use crate::deployment::files::failed;
+use crate::failpoint;
 use crate::settings::Settings;
 
 /// The files of an empty data directory: the database without tables, and a key put there before.
@@ -159,12 +160,14 @@ async fn fill(
         placed.copy(&manifest.archive, &directory.join(ARCHIVE), place)?;
     }
     placed.sync()?;
+    failpoint::hit("backup-copied");
     progress(format!("archive: {} files", manifest.archive.len()));
     let transaction = begin(db).await?;
     if let Err(error) = insert(&transaction, manifest, steps, directory, progress).await {
         let _ = transaction.rollback().await;
         return Err(error);
     }
+    failpoint::hit("backup-inserted");
     if let Err(error) = transaction.commit().await {
         // The rows may be there all the same, and only the answer is lost.
         match deployment_row::find(db).await {

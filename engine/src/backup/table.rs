@@ -12,7 +12,9 @@ use flate2::write::GzEncoder;
 use futures::TryStreamExt;
 use ranking::Error;
 use ranking::commit::content::from_hex;
-use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, StreamTrait, Value};
+use sea_orm::{
+    ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, Statement, StreamTrait, Value,
+};
 use serde::{Deserialize, Serialize};
 
 use super::file::HashedFile;
@@ -298,19 +300,20 @@ async fn insert_rows(
     let backend = ConnectionTrait::get_database_backend(transaction);
     let columns = table.columns.iter().map(|column| format!(r#""{}""#, column.name));
     let columns = columns.collect::<Vec<_>>().join(", ");
+    let is_postgres = backend == DbBackend::Postgres;
     // PostgreSQL would number the rows by itself.
-    let numbered = match backend {
-        DbBackend::Postgres => "OVERRIDING SYSTEM VALUE ",
-        _ => "",
-    };
+    let numbered = if is_postgres { "OVERRIDING SYSTEM VALUE " } else { "" };
+    // SQLite looks a numbered place up among all others.
+    let place = |number: usize| if is_postgres { format!("${number}") } else { "?".to_owned() };
     let width = table.columns.len();
     let places = (0..values.len() / width).map(|row| {
-        let places = (1..=width).map(|place| format!("${}", row * width + place));
+        let places = (1..=width).map(|column| place(row * width + column));
         format!("({})", places.collect::<Vec<_>>().join(", "))
     });
     let places = places.collect::<Vec<_>>().join(", ");
     let sql = format!(r#"INSERT INTO "{}" ({columns}) {numbered}VALUES {places}"#, table.name);
-    transaction.execute_raw(statement(backend, sql, values)).await?;
+    let insert = Statement::from_sql_and_values(backend, sql, values);
+    transaction.execute_raw(insert).await?;
     Ok(())
 }
 

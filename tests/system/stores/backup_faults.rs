@@ -1,9 +1,9 @@
-//! Backups in trouble: a table that is read late, an apply that fails half-way, a directory of
-//! second copies that is not empty, and a lost file of the archive.
+//! Backups in trouble: a table that is read late, an apply that fails half-way or is killed, a
+//! directory of second copies that is not empty, and a lost file of the archive.
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::sync::Arc;
 
 use entity::sql::begin;
@@ -87,11 +87,28 @@ fn expect_more_rows(path: &str, more: i64) -> Value {
     manifest
 }
 
-/// Applies a backup with second copies of the archive.
-async fn apply_with_copies(deployment: &Arc<Deployment>, path: &str, copies: &str) -> Output {
+/// The command that applies a backup with second copies of the archive.
+fn apply_command(deployment: &Arc<Deployment>, path: &str, copies: &str) -> Command {
     let mut command = deployment.api(&["backup", "apply", path]);
     command.env("LAUREL_ARCHIVE_COPY_DIR", copies);
-    run(command).await
+    command
+}
+
+async fn apply_with_copies(deployment: &Arc<Deployment>, path: &str, copies: &str) -> Output {
+    run(apply_command(deployment, path, copies)).await
+}
+
+/// The number of tables, or on MariaDB of deployments: its tables stay, without rows.
+async fn tables(deployment: &Deployment, sql: Sql) -> i64 {
+    let count = match sql {
+        Sql::Postgres => {
+            "SELECT CAST(COUNT(*) AS BIGINT) FROM information_schema.tables
+                WHERE table_schema = current_schema()"
+        }
+        Sql::Sqlite => "SELECT COUNT(*) FROM sqlite_master",
+        Sql::Mariadb => "SELECT COUNT(*) FROM deployment",
+    };
+    deployment.number(count).await
 }
 
 /// Checks that an apply failed with these words, and left no table and no file of the archive.
@@ -100,16 +117,7 @@ async fn check_failed(other: &Deployment, sql: Sql, output: &Output, words: &str
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains(words), "{error}");
     assert!(!other.archive_dir().exists(), "{error}");
-    let tables = match sql {
-        Sql::Postgres => {
-            "SELECT CAST(COUNT(*) AS BIGINT) FROM information_schema.tables
-                WHERE table_schema = current_schema()"
-        }
-        Sql::Sqlite => "SELECT COUNT(*) FROM sqlite_master",
-        // Its tables stay, without rows.
-        Sql::Mariadb => "SELECT COUNT(*) FROM deployment",
-    };
-    assert_eq!(other.number(tables).await, 0, "{error}");
+    assert_eq!(tables(other, sql).await, 0, "{error}");
 }
 
 async fn check_half_way(sql: Sql) {
@@ -162,6 +170,53 @@ async fn an_apply_that_fails_half_way_leaves_empty_stores_on_postgresql() {
 #[tokio::test]
 async fn an_apply_that_fails_half_way_leaves_no_row_on_mariadb() {
     check_half_way(Sql::Mariadb).await;
+}
+
+/// Follows the page about backups after a kill: the database is empty, so the files are deleted,
+/// and the backup is applied again.
+async fn check_killed(sql: Sql) {
+    let (deployment, api) = archived(sql).await;
+    drop(api);
+    let path = deployment.path("backup");
+    deployment.api_output(&["backup", "create", &path]).await;
+    for step in ["backup-copied", "backup-inserted"] {
+        let other = Deployment::new(sql, Redis::Own).await;
+        let copies = other.path("copies");
+        let mut command = apply_command(&other, &path, &copies);
+        command.env("CRASH_AT", step);
+        let killed = run(command).await;
+        assert_eq!(
+            killed.status.code(),
+            None,
+            "{step}: {}",
+            String::from_utf8_lossy(&killed.stderr)
+        );
+        assert_eq!(tables(&other, sql).await, 0, "{step}");
+        let output = apply_with_copies(&other, &path, &copies).await;
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("expected an empty database"), "{step}: {said}");
+        for place in [other.archive_dir(), Path::new(&copies).to_owned()] {
+            fs::remove_dir_all(place).unwrap();
+        }
+        let output = apply_with_copies(&other, &path, &copies).await;
+        assert!(output.status.success(), "{step}: {}", String::from_utf8_lossy(&output.stderr));
+        check_files(&other).await;
+    }
+}
+
+#[tokio::test]
+async fn an_apply_that_is_killed_leaves_no_rows_on_sqlite() {
+    check_killed(Sql::Sqlite).await;
+}
+
+#[tokio::test]
+async fn an_apply_that_is_killed_leaves_no_rows_on_postgresql() {
+    check_killed(Sql::Postgres).await;
+}
+
+#[tokio::test]
+async fn an_apply_that_is_killed_leaves_no_rows_on_mariadb() {
+    check_killed(Sql::Mariadb).await;
 }
 
 #[tokio::test]
