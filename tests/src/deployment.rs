@@ -17,7 +17,6 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use crate::extent;
-use crate::failure;
 use crate::servers::postgres::Postgres;
 use crate::servers::postgres_node::PostgresNode;
 use crate::servers::redis_cluster::RedisCluster;
@@ -373,7 +372,7 @@ impl Deployment {
 }
 
 fn new_directory() -> TempDir {
-    failure::tell_at_once();
+    crate::failure::tell_at_once();
     tempfile::Builder::new().prefix("laurel-").tempdir().unwrap()
 }
 

@@ -12,8 +12,9 @@
 //! difference to the last one and not the way there: those who pass each other in between and back
 //! are not told.
 //!
-//! A merge copies a member's scores before it removes the member. A look at both would take the copy
-//! for a newcomer that passes others, so a circle with a source waits until the copies are made.
+//! A merge copies a member's scores before it removes the member. A look at both would take the
+//! copy for a newcomer that passes others, so a circle with a source waits until the copies are
+//! made.
 
 mod order;
 
