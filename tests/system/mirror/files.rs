@@ -183,7 +183,7 @@ async fn the_background_work_mirrors() {
     })
     .await;
     // The lake has the event before the job is done.
-    let began = "SELECT COALESCE(max(started_at_ms), 0) FROM job
+    let began = "SELECT COALESCE(max(started_at_ms), -1) FROM job
         WHERE kind = 'MIRROR' AND state = 'DONE'";
     until("the metric says when", async || {
         let told = metrics_of(&api).await["laurel_mirror_timestamp_seconds"];
