@@ -8,7 +8,7 @@ SHELL := /bin/bash
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 PREFIX ?= $(HOME)/.cargo
-ADVISORIES ?=
+ADVISORIES ?= tests/advisories/rustsec-2026-08-21.tar.gz
 PROFILE ?= dev
 DEB_PROFILE ?= release
 DEB_OF_TESTS := $(filter dev,$(DEB_PROFILE))
@@ -300,20 +300,17 @@ lint: advisories ## licenses, advisories, unused dependencies, format and lints,
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 # cargo-deny opens a database in a folder that has the hash of its address in the name, and asks git's FETCH_HEAD for its age.
-advisories: ## known flaws of dependencies, by the copy of the RustSec database in ADVISORIES=DIRECTORY
-	@if [ -z "$(ADVISORIES)" ]; then
-		echo "advisories are not checked: ADVISORIES=DIRECTORY names a copy of the RustSec database"
-		exit 0
-	fi
-	if [ ! -d "$(ADVISORIES)/crates" ]; then
-		echo "ADVISORIES: $(ADVISORIES) has no folder crates: expected a copy of the RustSec database" >&2; exit 1
-	fi
-	$(call tool,cargo-deny,0.20.2)
+advisories: ## known flaws of dependencies, by a dated copy of the RustSec database; ADVISORIES=PATH names a newer one, packed or a directory
+	@$(call tool,cargo-deny,0.20.2)
 	export ADVISORY_DBS="$(TOOLS)/advisory-dbs"
 	database="$$ADVISORY_DBS/advisory-db-3157b0e258782691"
 	rm -rf "$$database"
 	mkdir -p "$$database/.git"
-	cp -r "$(ADVISORIES)/crates" "$$database/"
+	if [ -d "$(ADVISORIES)/crates" ]; then
+		cp -r "$(ADVISORIES)/crates" "$$database/"
+	elif ! tar -xzf "$(ADVISORIES)" -C "$$database" crates; then
+		echo "ADVISORIES: $(ADVISORIES) is no copy of the RustSec database: expected one with a folder crates, packed by tar and gzip or a directory" >&2; exit 1
+	fi
 	touch "$$database/.git/FETCH_HEAD"
 	"$(TOOLS)/bin/cargo-deny" --offline --log-level warn check advisories
 
