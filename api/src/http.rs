@@ -86,6 +86,8 @@ pub(crate) struct Shared {
     /// The memory for long answers.
     answers_memory: Arc<SharedMemory<Client>>,
     query_timeout: Duration,
+    /// The time until the client of a mutation gets `TIMEOUT`.
+    mutation_timeout: Duration,
     /// How long a request takes that is logged.
     slow: Option<Duration>,
     /// The subscriptions that sockets share.
@@ -152,6 +154,7 @@ pub fn routes(
         answer_bytes_max: limits.answer_bytes_max as usize,
         answers_memory: SharedMemory::new(limits.answers_bytes),
         query_timeout: Duration::from_millis(limits.query_timeout_ms.into()),
+        mutation_timeout: Duration::from_millis(limits.mutation_timeout_ms.into()),
         slow: (limits.slow_request_ms > 0)
             .then(|| Duration::from_millis(limits.slow_request_ms.into())),
         feeds: Feeds::default(),

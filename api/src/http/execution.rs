@@ -35,9 +35,6 @@ use crate::access::{Principal, is_known};
 use crate::error::{Error, ErrorCode, Result};
 use crate::metrics::METRICS;
 
-/// How long a mutation may take. One that takes longer makes its changes all the same.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// The points of a request besides those of its text: it is parsed, and may be answered from a
 /// cache.
 pub(super) const REQUEST_POINTS: u64 = 20;

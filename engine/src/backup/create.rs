@@ -23,6 +23,7 @@ use super::{
 };
 use crate::deployment::checksum;
 use crate::deployment::files::{failed, keep_private, write_private};
+use crate::failpoint;
 use crate::settings::Settings;
 
 /// Writes a backup of a database and of the archive that the settings name to a new directory,
@@ -93,6 +94,7 @@ async fn fill(
     let read = read(&view, partial, progress).await;
     view.rollback().await?;
     let mut manifest = read?;
+    failpoint::hit("backup-read");
     let total: u64 = manifest.archive.iter().map(|file| file.bytes).sum();
     progress(format!("archive: {} files of {total} bytes", manifest.archive.len()));
     let mut copied = vec![];
@@ -113,6 +115,7 @@ async fn fill(
     write_private(&partial.join(MANIFEST), &text).map_err(of_file)?;
     let hash = format!("{}  {MANIFEST}\n", checksum::sha256_of(text.as_bytes()));
     write_private(&partial.join(MANIFEST_HASH), &hash).map_err(of_file)?;
+    failpoint::hit("backup-written");
     Ok(manifest)
 }
 

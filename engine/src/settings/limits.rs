@@ -25,12 +25,22 @@ pub struct RequestLimits {
     /// The most aliases in one selection set.
     #[arg(long, env = "LAUREL_ALIASES_MAX", default_value_t = 100, value_name = "ALIASES", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub aliases_max: u32,
+    /// The most fields of one selection set that share a response key and have selections. Each is
+    /// executed before they are merged.
+    #[arg(long, env = "LAUREL_DUPLICATES_MAX", default_value_t = 100, value_name = "FIELDS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub duplicates_max: u32,
     /// The most directives of a query.
     #[arg(long, env = "LAUREL_DIRECTIVES_MAX", default_value_t = 50, value_name = "DIRECTIVES", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub directives_max: u32,
     /// The most operations of a query.
     #[arg(long, env = "LAUREL_OPERATIONS_MAX", default_value_t = 10, value_name = "OPERATIONS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub operations_max: u32,
+    /// The most levels of nested fields; fragments included, a query has 32 levels at most.
+    #[arg(long, env = "LAUREL_FIELD_LEVELS_MAX", default_value_t = 20, value_name = "LEVELS", value_parser = clap::value_parser!(u32).range(10..=32))]
+    pub field_levels_max: u32,
+    /// The most levels of lists in a query about the schema. GraphiQL's has 3.
+    #[arg(long, env = "LAUREL_SCHEMA_LISTS_MAX", default_value_t = 3, value_name = "LEVELS", value_parser = clap::value_parser!(u32).range(1..=8))]
+    pub schema_lists_max: u32,
     /// The most variables of an operation.
     #[arg(long, env = "LAUREL_VARIABLES_MAX", default_value_t = 64, value_name = "VARIABLES", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub variables_max: u32,
@@ -40,6 +50,9 @@ pub struct RequestLimits {
     /// The longest string of a query or its variables, in bytes.
     #[arg(long, env = "LAUREL_STRING_BYTES_MAX", default_value_t = 2048, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1024..=1 << 20))]
     pub string_bytes_max: u32,
+    /// The most bytes of arguments, counted for each object whose field takes them.
+    #[arg(long, env = "LAUREL_ARGUMENT_BYTES_MAX", default_value_t = 8 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(64 << 10..=1 << 30))]
+    pub argument_bytes_max: u64,
     /// The longest answer, in bytes.
     #[arg(long, env = "LAUREL_ANSWER_BYTES_MAX", default_value_t = 16 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64 << 10..=256 << 20))]
     pub answer_bytes_max: u32,
@@ -63,6 +76,10 @@ pub struct RequestLimits {
     /// The time that a query may take, from its parsing to its answer, in milliseconds.
     #[arg(long, env = "LAUREL_QUERY_TIMEOUT_MS", default_value_t = 5000, value_name = "MS", value_parser = clap::value_parser!(u32).range(100..=600_000))]
     pub query_timeout_ms: u32,
+    /// The time that a mutation may take until its client gets `TIMEOUT`, in milliseconds. Its
+    /// change goes on.
+    #[arg(long, env = "LAUREL_MUTATION_TIMEOUT_MS", default_value_t = 30_000, value_name = "MS", value_parser = clap::value_parser!(u32).range(1000..=600_000))]
+    pub mutation_timeout_ms: u32,
     /// How long a request takes that the log names, with its fields and its cost, in milliseconds;
     /// 0 names none.
     #[arg(long, env = "LAUREL_SLOW_REQUEST_MS", default_value_t = 1000, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=600_000))]

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::attack::boards::key;
-use crate::attack::request::Attack;
+use crate::attack::request::{Attack, aliases};
 
 /// Fields, each under so many aliases: what it is, where it stands, their number, and the field,
 /// with `#` for the number of an alias.
@@ -169,13 +169,6 @@ const BOMBS: [Row; 18] = [
         "standings{top(first:1000){nodes{id}}}",
     ),
 ];
-
-/// A field under so many aliases; `#` in it is the number.
-fn aliases(count: usize, field: &str) -> String {
-    let fields =
-        (0..count).map(|number| format!("a{number}:{}", field.replace('#', &number.to_string())));
-    fields.collect::<Vec<_>>().join(" ")
-}
 
 /// A query with fields in a place.
 fn query(place: Place, fields: &str) -> String {

@@ -2,16 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::attack::request::Attack;
+use crate::attack::request::{Attack, aliases};
 use crate::model::schema::{Hole, Schema};
 
 /// A text of one letter this long must not come back from an argument: errors show its beginning.
 pub const SHOWN_MAX: usize = 200;
-
-/// A field under so many aliases.
-fn aliases(count: usize, field: &str) -> String {
-    (0..count).map(|number| format!("a{number}:{field} ")).collect()
-}
 
 /// Each scalar in an argument of the schema, given a text of this length.
 pub fn texts(schema: &Schema, length: usize) -> Vec<Attack> {
@@ -33,16 +28,17 @@ pub fn oddities(schema: &Schema) -> Vec<Attack> {
             attacks.push(given(&hole, what, &value));
         }
         // No value of JSON's has so many digits.
+        let digits = hole.variables(&json!("DIGITS")).to_string();
         let body = format!(
-            "{{\"query\":{},\"variables\":{{\"v\":{}}}}}",
+            "{{\"query\":{},\"variables\":{}}}",
             json!(hole.document),
-            "9".repeat(2000)
+            digits.replace("\"DIGITS\"", &"9".repeat(2000))
         );
         attacks
             .push(Attack::raw(&format!("{}: 2,000 digits", hole.what), body).bounded().as_admin());
-        let (_, fields) = hole.document.split_once("){").unwrap();
-        let operation = if hole.document.starts_with("mutation") { "mutation{" } else { "query{" };
-        let query = format!("{operation}{}", fields.replace("$v", &format!("\"{long}\"")));
+        let (begin, fields) = hole.document.split_once("){").unwrap();
+        let (operation, _) = begin.split_once('(').unwrap();
+        let query = format!("{operation}{{{}", fields.replace("$v", &format!("\"{long}\"")));
         let what = format!("{}: 2,000 B in the query", hole.what);
         attacks.push(Attack::query(&what, &query).bounded().as_admin());
     }
@@ -57,7 +53,7 @@ fn holes(schema: &Schema) -> Vec<Hole> {
 
 fn given(hole: &Hole, what: &str, value: &Value) -> Attack {
     let what = format!("{}: {what}", hole.what);
-    Attack::new(&what, &hole.document, json!({ "v": value })).bounded().as_admin()
+    Attack::new(&what, &hole.document, hole.variables(value)).bounded().as_admin()
 }
 
 /// Fields of the all-time standings of the board `big`, or of those that a choice names.

@@ -1,6 +1,6 @@
 //! Questions about the schema that lead in circles, each step of which multiplies.
 
-use crate::attack::request::Attack;
+use crate::attack::request::{Attack, aliases};
 
 /// Circles in the types of introspection, each as the opening of a step and its braces.
 const CIRCLES: [(&str, usize); 8] = [
@@ -91,16 +91,14 @@ pub fn hidden() -> Vec<Attack> {
 /// Questions that a tool may ask, many times over.
 pub fn wide() -> Vec<Attack> {
     let all = "__schema{types{name fields{name description args{name type{name}}}}}";
-    let aliases = |count: usize, field: &str| {
-        let fields: String = (0..count).map(|number| format!("a{number}:{field} ")).collect();
-        format!("{{{fields}}}")
+    let query = |what: &str, count: usize, field: &str| {
+        Attack::query(what, &format!("{{{}}}", aliases(count, field)))
     };
     vec![
-        Attack::query("the schema under 100 aliases", &aliases(100, all)).answered(),
-        Attack::query("the schema under 10 aliases", &aliases(10, all)).answered(),
-        Attack::query("the schema under 400 aliases", &aliases(400, all)),
-        Attack::query("a name under 100 aliases", &aliases(100, "__type(name:\"Board\"){name}"))
-            .bounded(),
+        query("the schema under 100 aliases", 100, all).answered(),
+        query("the schema under 10 aliases", 10, all).answered(),
+        query("the schema under 400 aliases", 400, all),
+        query("a name under 100 aliases", 100, "__type(name:\"Board\"){name}").bounded(),
     ]
 }
 

@@ -1,6 +1,6 @@
 //! One hostile request, and its answer.
 
-use reqwest::{Client, StatusCode, header};
+use reqwest::{Client, Response, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::attack::ECHO_BYTES_MAX;
@@ -40,6 +40,11 @@ pub struct Attack {
 pub struct Reply {
     pub status: StatusCode,
     pub bytes: Vec<u8>,
+}
+
+/// A field under so many aliases; `#` in it is the number.
+pub fn aliases(count: usize, field: &str) -> String {
+    (0..count).map(|no| format!("a{no}:{} ", field.replace('#', &no.to_string()))).collect()
 }
 
 impl Attack {
@@ -107,12 +112,36 @@ impl Attack {
         if self.as_admin {
             request = request.bearer_auth(token);
         }
+        if self.is_subscription() {
+            request = request.header(header::ACCEPT, "text/event-stream");
+        }
         let answer = request.header("X-Laurel-Cost", "1").send().await?;
-        Ok(Reply { status: answer.status(), bytes: answer.bytes().await?.to_vec() })
+        Reply::read(answer).await
+    }
+
+    fn is_subscription(&self) -> bool {
+        self.body.starts_with("{\"query\":\"subscription")
     }
 }
 
 impl Reply {
+    /// Reads an answer; of a stream of events, the first one.
+    async fn read(mut answer: Response) -> reqwest::Result<Self> {
+        let status = answer.status();
+        if answer.headers().get(header::CONTENT_TYPE).is_none_or(|of| of != "text/event-stream") {
+            return Ok(Self { status, bytes: answer.bytes().await?.to_vec() });
+        }
+        let mut read = vec![];
+        while !read.windows(2).any(|end| end == b"\n\n")
+            && let Some(chunk) = answer.chunk().await?
+        {
+            read.extend_from_slice(&chunk);
+        }
+        let text = String::from_utf8_lossy(&read);
+        let data = text.lines().find_map(|line| line.strip_prefix("data:"));
+        Ok(Self { status, bytes: data.unwrap_or_default().trim().as_bytes().to_vec() })
+    }
+
     /// Its body; null if it is not JSON.
     pub fn body(&self) -> Value {
         serde_json::from_slice(&self.bytes).unwrap_or_default()

@@ -2,7 +2,10 @@
 //! values for their arguments.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
 
+use async_graphql_parser::parse_query;
+use async_graphql_parser::types::Selection;
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -51,6 +54,13 @@ const COMPOSITE: [&str; 2] = ["OBJECT", "INTERFACE"];
 /// Levels of input objects in one another.
 const INPUT_LEVELS: usize = 4;
 
+/// The types of operations, and how one begins.
+const ROOTS: [(&str, &str); 3] =
+    [("Query", "query"), ("Mutation", "mutation"), ("Subscription", "subscription")];
+
+/// The variable of a [`Hole`].
+const VARIABLE: &str = "$v";
+
 /// A schema.
 pub struct Schema(BTreeMap<String, Type>);
 
@@ -87,7 +97,7 @@ pub struct Place {
     /// Its arguments that a cost may be multiplied by.
     pub multipliers: Vec<Input>,
     name: String,
-    /// All before the field: `{board(slug:"big"){`.
+    /// All before the field: `query{board(slug:"big"){`.
     before: String,
     /// The arguments that it needs, each with a value.
     needs: Vec<(String, String)>,
@@ -97,8 +107,10 @@ pub struct Place {
 pub struct Hole {
     /// Its name: `Mutation.createBoard(input.slug)`.
     pub what: String,
-    /// An operation with the variable `$v` in it.
+    /// An operation with the variable `$v`, which stands for the scalar or for the whole argument.
     pub document: String,
+    /// The value of the variable, with the text `$v` where the scalar stands.
+    variable: Value,
 }
 
 impl Schema {
@@ -123,8 +135,8 @@ impl Schema {
     /// The fields that have a way to them, each once.
     pub fn places(&self) -> Vec<Place> {
         let (mut ways, mut places) = (BTreeMap::new(), vec![]);
-        for (root, before) in [("Query", "{"), ("Mutation", "mutation{")] {
-            ways.insert(root.to_owned(), before.to_owned());
+        for (root, operation) in ROOTS {
+            ways.insert(root.to_owned(), format!("{operation}{{"));
             let mut queue = VecDeque::from([root.to_owned()]);
             while let Some(type_name) = queue.pop_front() {
                 let before = ways[&type_name].clone();
@@ -149,7 +161,8 @@ impl Schema {
         places
     }
 
-    /// Every scalar in an argument of a field.
+    /// Every scalar in an argument of a field; one in an input object twice, as the object may be a
+    /// variable, too.
     pub fn holes(&self) -> Vec<Hole> {
         let mut holes = vec![];
         for place in self.places() {
@@ -158,15 +171,19 @@ impl Schema {
             let field = fields.iter().find(|field| field.name == place.name).unwrap();
             let leaf = if self.is_composite(&place.type_name) { "__typename" } else { "" };
             for argument in &field.arguments {
+                let mut hole = |what: String, literal: &str, of: &str, variable: Value| {
+                    let document = place.document(&[(argument.name.as_str(), literal)], leaf);
+                    let (operation, rest) = document.split_once('{').unwrap();
+                    let document = format!("{operation}({VARIABLE}:{of}){{{rest}");
+                    let what = format!("{}({what})", place.field);
+                    holes.push(Hole { what, document, variable });
+                };
                 for (path, literal, type_name) in self.holes_of(argument, INPUT_LEVELS) {
-                    let document =
-                        place.document(&[(argument.name.as_str(), literal.as_str())], leaf);
-                    let begin = format!("($v:{type_name}!){{");
-                    let document = match document.strip_prefix("mutation{") {
-                        Some(rest) => format!("mutation{begin}{rest}"),
-                        None => format!("query{begin}{}", &document[1..]),
-                    };
-                    holes.push(Hole { what: format!("{}({path})", place.field), document });
+                    if path.contains('.') {
+                        let what = format!("{path} of a variable");
+                        hole(what, VARIABLE, &argument.of, json_of(&literal));
+                    }
+                    hole(path, &literal, &format!("{type_name}!"), json!(VARIABLE));
                 }
             }
         }
@@ -228,7 +245,7 @@ impl Schema {
         let type_name = named(&input.of);
         let inner = self.inputs(type_name);
         if inner.is_empty() {
-            let literal = in_lists(&input.of, "$v".to_owned());
+            let literal = in_lists(&input.of, VARIABLE.to_owned());
             return vec![(input.name.clone(), literal, type_name.to_owned())];
         }
         let mut holes = vec![];
@@ -292,6 +309,38 @@ impl Place {
         }
         format!("{}({})", self.name, all.join(","))
     }
+}
+
+impl Hole {
+    /// The variables that give the scalar a value.
+    pub fn variables(&self, value: &Value) -> Value {
+        json!({ "v": with(&self.variable, value) })
+    }
+}
+
+/// A template with a value in place of the text `$v`.
+fn with(template: &Value, value: &Value) -> Value {
+    match template {
+        Value::String(text) if text == VARIABLE => value.clone(),
+        Value::Array(values) => values.iter().map(|inner| with(inner, value)).collect(),
+        Value::Object(fields) => {
+            let filled = |(name, inner): (&String, &Value)| (name.clone(), with(inner, value));
+            fields.iter().map(filled).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+/// A literal of GraphQL as JSON; a variable is the text of its name.
+fn json_of(literal: &str) -> Value {
+    let document = parse_query(format!("{{field(argument:{literal})}}")).unwrap();
+    let (_, operation) = document.operations.iter().next().unwrap();
+    let Selection::Field(field) = &operation.node.selection_set.node.items[0].node else {
+        unreachable!("a field was parsed");
+    };
+    let value = field.node.arguments[0].1.node.clone();
+    let value = value.into_const_with(|name| Ok::<_, Infallible>(format!("${name}").into()));
+    value.unwrap().into_json().unwrap()
 }
 
 impl Input {

@@ -2,6 +2,7 @@
 //! for each test.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,16 +10,17 @@ use entity::sql::dialect::MYSQL_SESSION;
 use sea_orm::sqlx::Executor;
 use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection};
 
+use crate::servers::certificates::Certificates;
 use crate::servers::redis_cluster::free_port;
 use crate::servers::watchdog::Watchdog;
 
 static SERVER: OnceLock<Mariadb> = OnceLock::new();
 static DATABASES: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts the server, and stops it when standard input closes. $1 directory, $2 port. MariaDB runs
-/// as root only if it is told to.
+/// Starts the server, and stops it when standard input closes. $1 directory, $2 port, $3 directory
+/// of certificates or empty. MariaDB runs as root only if it is told to.
 const SCRIPT: &str = r#"
-dir=$1 port=$2 user=$(id -un) PATH=$PATH:/usr/sbin:/usr/local/sbin
+dir=$1 port=$2 tls=${3:+--ssl-cert=$3/server.pem --ssl-key=$3/server.key} user=$(id -un) PATH=$PATH:/usr/sbin:/usr/local/sbin
 end() {
     kill -KILL "$(cat "$dir/pid")" 2>/dev/null
     while kill -0 "$(cat "$dir/pid")" 2>/dev/null; do sleep 0.1; done
@@ -30,7 +32,7 @@ mariadb-install-db --no-defaults --datadir="$dir/data" --user="$user" --auth-roo
 start() {
     mariadbd --no-defaults --datadir="$dir/data" --user="$user" --socket="$dir/socket" --pid-file="$dir/pid" \
         --port="$port" --bind-address=127.0.0.1 --skip-name-resolve --max-connections=300 \
-        --innodb-flush-log-at-trx-commit=2 --innodb-buffer-pool-size=64M >>"$dir/log" 2>&1 </dev/null &
+        --innodb-flush-log-at-trx-commit=2 --innodb-buffer-pool-size=64M $tls >>"$dir/log" 2>&1 </dev/null &
     for _ in $(seq 300); do
         if mariadb-admin --no-defaults --protocol=tcp --host=127.0.0.1 --port="$port" --user=root --connect-timeout=1 ping >/dev/null 2>&1; then return; fi
         sleep 0.1
@@ -51,7 +53,7 @@ pub struct Mariadb {
 
 /// A new empty database of the server that tests share; its URL.
 pub async fn new_database() -> String {
-    SERVER.get_or_init(Mariadb::start).new_database().await
+    SERVER.get_or_init(|| Mariadb::start(None)).new_database().await
 }
 
 /// A connection to a database by URL. In MariaDB its session takes the same statements as those of
@@ -67,12 +69,14 @@ pub async fn connect(url: &str) -> DatabaseConnection {
 }
 
 impl Mariadb {
-    /// Starts one.
-    pub fn start() -> Self {
+    /// Starts one; with certificates, it speaks TLS, too.
+    pub fn start(certificates: Option<&Certificates>) -> Self {
         let port = free_port();
         let dir = tempfile::Builder::new().prefix("laurel-mariadb-").tempdir().unwrap().keep();
         let port_text = port.to_string();
-        let _watchdog = Watchdog::start(SCRIPT, &[dir.as_os_str(), OsStr::new(&port_text)]);
+        let certificates = certificates.map_or(Path::new(""), Certificates::dir);
+        let arguments = [dir.as_os_str(), OsStr::new(&port_text), certificates.as_os_str()];
+        let _watchdog = Watchdog::start(SCRIPT, &arguments);
         Self { port, _watchdog }
     }
 

@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::json;
 use tests::api::Api;
 use tests::api::metrics::metrics_of;
@@ -35,6 +36,9 @@ const HALF: &str = "POST /graphql HTTP/1.1\r\nHost: 127.0.0.1\r\nX-a: ";
 /// The connections that the server closed as their clients took no answer.
 const CLOSED_FOR_STALL: &str = "laurel_connections_closed_total{reason=\"write\"}";
 
+/// The connections that the system could not give.
+const REFUSED_BY_SYSTEM: &str = "laurel_connections_refused_total{reason=\"system\"}";
+
 /// Connections of one address, fewer than it may hold.
 const OF_ADDRESS: usize = 50;
 
@@ -60,6 +64,13 @@ fn with_files(command: &Command, files: u64) -> Command {
         };
     }
     limited
+}
+
+/// Lets a running process open files below this number only; returns the limit before.
+fn limit_files(pid: u32, files: Option<u64>) -> Option<u64> {
+    let pid = Pid::from_raw(pid.cast_signed());
+    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+    prlimit(pid, Resource::Nofile, Rlimit { current: files, maximum }).unwrap().current
 }
 
 /// Connects from several addresses in turn, and sends something on each connection; those that the
@@ -110,6 +121,22 @@ async fn idle_connections_leave_room_for_others() {
     let ((), spent) = server.measure(attacking).await;
     server.check(&format!("{count} connections, {files} files"), spent);
     assert!(server.is_alive().await, "the server does not answer any more");
+}
+
+#[tokio::test]
+async fn a_server_that_may_open_no_file_says_so_and_serves_once_it_may() {
+    let server = short().await;
+    let (pid, url) = (server.api.pid(), server.api.url());
+    let files = limit_files(pid, Some(3));
+    let sockets = connect(url, 5, HALF).await;
+    let told = async || server.api.log().contains("connections cannot be accepted").then_some(());
+    until_within(PATIENCE, "the log has it", told).await;
+    limit_files(pid, files);
+    assert!(server.is_alive().await, "the server does not answer any more");
+    let reply = server.send(&small()).await.unwrap();
+    assert_eq!(reply.faults(small().outcome), [""; 0]);
+    assert!(metrics_of(&server.api).await[REFUSED_BY_SYSTEM] >= 1.0);
+    check_closed(sockets, "half a header").await;
 }
 
 #[tokio::test]

@@ -93,6 +93,11 @@ fn text(at_ms: i64) -> String {
 
 /// A server with a board of 30 members in four shards, some of them friends; SQL has all of it.
 async fn start(sql: Sql) -> (Api, RedisNode) {
+    start_with(sql, &[]).await
+}
+
+/// As [`start`], with settings.
+async fn start_with(sql: Sql, settings: &[(&str, &str)]) -> (Api, RedisNode) {
     let dir = tempfile::tempdir().unwrap();
     let files = dir.path().join("redis");
     std::fs::create_dir(&files).unwrap();
@@ -100,7 +105,7 @@ async fn start(sql: Sql) -> (Api, RedisNode) {
     let database_url = sql.new_database(dir.path()).await;
     let redis_url = format!("redis://127.0.0.1:{}", redis.port());
     let deployment = Deployment::elsewhere(dir, database_url, redis_url);
-    let api = Api::start(&deployment).await;
+    let api = Api::start_with_settings(&deployment, settings).await;
     let windows = WINDOWS.iter().map(|(name, _)| *name).filter(|name| *name != "all");
     let windows: Vec<Value> = windows.map(|name| json!({ "name": name })).collect();
     api.create_board(json!({
@@ -264,6 +269,49 @@ async fn an_answer_from_sql_says_so_and_of_which_instant_it_is() {
         (rank(&api, "all").await["source"] == "LIVE").then_some(())
     })
     .await;
+}
+
+/// The events of an open period that are folded for a read.
+const FOLDED_MAX: i64 = 200_000;
+
+/// Adds so many events like a score of today to those in SQL, without any work of the server's.
+async fn add_events(deployment: &Deployment, sql: Sql, count: i64) {
+    let db = deployment.sql().await;
+    let numbers = sql.numbers(count);
+    let insert = format!(
+        "INSERT INTO score_event (\"partition\", seq, event_index, board_no, generation, member,
+            kind, score, at_ms, at_sent, segments, salt)
+        SELECT \"partition\", seq, 1000 + n.i, board_no, generation, member,
+            kind, score, at_ms, at_sent, segments, salt
+        FROM (SELECT * FROM score_event WHERE member = 'm5' ORDER BY seq DESC LIMIT 1) AS event
+        CROSS JOIN {numbers}"
+    );
+    assert_eq!(db.execute_unprepared(&insert).await.unwrap().rows_affected(), count as u64);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_day_of_more_events_than_a_read_folds_is_unavailable_and_all_is_answered() {
+    // A debug build takes longer than SQL has by default.
+    let patient = [("LAUREL_SQL_READ_TIMEOUT_MS", "60000"), ("LAUREL_QUERY_TIMEOUT_MS", "60000")];
+    for (count, is_answered) in [(FOLDED_MAX - 200, true), (FOLDED_MAX + 1, false)] {
+        let (api, mut redis) = start_with(Sql::Sqlite, &patient).await;
+        settle(&api).await;
+        add_events(api.deployment(), Sql::Sqlite, count).await;
+        redis.kill();
+        until("SQL answers", async || {
+            (rank(&api, "all").await["source"] == "FALLBACK").then_some(())
+        })
+        .await;
+        let answer = api.ask(None, RANK, json!({ "window": "daily" })).await;
+        if is_answered {
+            let standings = &answer.body["data"]["board"]["standings"];
+            assert_eq!(standings["source"], "FALLBACK", "{}", answer.body);
+            assert!(standings["entry"]["score"].is_string(), "{}", answer.body);
+        } else {
+            assert_eq!(answer.codes(), ["UNAVAILABLE"], "{}", answer.body);
+            assert!(answer.message().contains("over 200000 events"), "{}", answer.message());
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -172,6 +172,38 @@ async fn an_apply_that_fails_half_way_leaves_no_row_on_mariadb() {
     check_half_way(Sql::Mariadb).await;
 }
 
+/// A backup that is killed has not its name yet, and none that was killed before its manifest
+/// applies. The next command needs no clearing.
+#[tokio::test]
+async fn a_backup_that_is_killed_is_none_and_the_next_one_is_whole() {
+    let (deployment, api) = archived(Sql::Sqlite).await;
+    drop(api);
+    let path = deployment.path("backup");
+    let directory = Path::new(&path).parent().unwrap().to_owned();
+    for step in ["backup-read", "backup-written"] {
+        let mut command = deployment.api(&["backup", "create", &path]);
+        command.env("CRASH_AT", step);
+        let killed = run(command).await;
+        let said = String::from_utf8_lossy(&killed.stderr);
+        assert_eq!(killed.status.code(), None, "{step}: {said}");
+        assert!(!Path::new(&path).exists(), "{step}: {said}");
+        let mut left = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+        let left = left.find(|path| path.extension().is_some_and(|end| end == "partial")).unwrap();
+        let other = Deployment::new(Sql::Sqlite, Redis::Own).await;
+        let applied = apply(&other, left.to_str().unwrap()).await;
+        let said = String::from_utf8_lossy(&applied.stderr);
+        // One that only lacked its name is whole.
+        assert_eq!(applied.status.success(), step == "backup-written", "{step}: {said}");
+        assert!(applied.status.success() || said.contains("manifest.json"), "{step}: {said}");
+        fs::remove_dir_all(left).unwrap();
+    }
+    deployment.api_output(&["backup", "create", &path]).await;
+    let other = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let applied = apply(&other, &path).await;
+    assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    check_files(&other).await;
+}
+
 /// Follows the page about backups after a kill: the database is empty, so the files are deleted,
 /// and the backup is applied again.
 async fn check_killed(sql: Sql) {

@@ -25,22 +25,8 @@ use crate::error::{Error, Result};
 use objects::{ITEMS, Objects, Values, below_schema, is_plain, price};
 use sum::{Scaled, Sum};
 
-/// The most levels of fields.
-const FIELD_LEVELS_MAX: usize = 20;
-
 /// The most levels of selection sets, fragments included. The executor's own limit is the same.
 const LEVELS_MAX: usize = 32;
-
-/// The most levels of lists in a query about the schema. GraphiQL's has three.
-const SCHEMA_LISTS_MAX: usize = 3;
-
-/// The most fields of one selection set that share a response key and have selections: each is
-/// executed, and then they are merged.
-const DUPLICATES_MAX: usize = 100;
-
-/// The most bytes of arguments, counted once for each object whose field takes them, as the
-/// executor copies them.
-const ARGUMENT_BYTES_MAX: u64 = 8 << 20;
 
 /// The cost of a request.
 #[derive(Debug, Clone, Copy, Default)]
@@ -76,9 +62,10 @@ pub fn of(
     at_most(all.selections, limits.selections_max, "fields, fragments followed")?;
     let Scaled { points, objects, argument_bytes: bytes } = all.scaled(1, 1);
     at_most(objects, limits.objects_max, "objects and look-ups")?;
-    if bytes > ARGUMENT_BYTES_MAX {
+    let bytes_max = limits.argument_bytes_max;
+    if bytes > bytes_max {
         return Err(Error::limit_exceeded(format!(
-            "the arguments of this query come to {bytes} bytes, counted for each object: expected at most {ARGUMENT_BYTES_MAX}"
+            "the arguments of this query come to {bytes} bytes, counted for each object: expected at most {bytes_max}"
         )));
     }
     if points > u64::from(limits.cost_max) {
@@ -98,9 +85,9 @@ pub fn of(
     Ok(Cost { points, changes, introspects: counts.introspects })
 }
 
-fn too_deep() -> Error {
+fn too_deep(field_levels_max: u32) -> Error {
     Error::limit_exceeded(format!(
-        "this query is nested deeper than {FIELD_LEVELS_MAX} levels of fields, or {LEVELS_MAX} with fragments"
+        "this query is nested deeper than {field_levels_max} levels of fields, or {LEVELS_MAX} with fragments"
     ))
 }
 
@@ -156,10 +143,11 @@ impl<'d> Counts<'d> {
 
     fn of(&mut self, selections: &'d SelectionSet, level: usize) -> Result<Sum> {
         let mut sum = Sum::default();
+        let &RequestLimits { duplicates_max, field_levels_max, .. } = self.limits;
         if level > LEVELS_MAX {
-            return Err(too_deep());
+            return Err(too_deep(field_levels_max));
         }
-        let (mut aliases, mut keys) = (0, HashMap::<&Name, usize>::new());
+        let (mut aliases, mut keys) = (0, HashMap::<&Name, u32>::new());
         for selection in &selections.items {
             self.directives(selection.node.directives())?;
             let of_selection = match &selection.node {
@@ -169,9 +157,9 @@ impl<'d> Counts<'d> {
                     if !field.selection_set.node.items.is_empty() {
                         let same = keys.entry(&field.response_key().node).or_default();
                         *same += 1;
-                        if *same > DUPLICATES_MAX {
+                        if *same > duplicates_max {
                             return Err(Error::limit_exceeded(format!(
-                                "the query has {} more than {DUPLICATES_MAX} times in one selection set: expected it once",
+                                "the query has {} more than {duplicates_max} times in one selection set: expected it once",
                                 field.response_key().node
                             )));
                         }
@@ -191,8 +179,8 @@ impl<'d> Counts<'d> {
             sum.add(of_selection);
         }
         at_most(aliases, self.limits.aliases_max, "aliases in one selection set")?;
-        if level + sum.levels > LEVELS_MAX || sum.field_levels > FIELD_LEVELS_MAX {
-            return Err(too_deep());
+        if level + sum.levels > LEVELS_MAX || sum.field_levels > field_levels_max as usize {
+            return Err(too_deep(field_levels_max));
         }
         Ok(sum)
     }
@@ -204,9 +192,10 @@ impl<'d> Counts<'d> {
         self.introspects |= is_introspection;
         let schema_list = below_schema(name);
         let schema_lists = below.schema_lists + usize::from(schema_list.is_some());
-        if schema_lists > SCHEMA_LISTS_MAX {
+        let lists_max = self.limits.schema_lists_max;
+        if schema_lists > lists_max as usize {
             return Err(Error::limit_exceeded(format!(
-                "this query nests the lists of the schema deeper than {SCHEMA_LISTS_MAX} levels"
+                "this query nests the lists of the schema deeper than {lists_max} levels"
             )));
         }
         let (objects, mut scaled) = match self.values.objects(field) {

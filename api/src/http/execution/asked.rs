@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use super::{
-    BYTES_A_POINT, Method, REQUEST_POINTS, REQUEST_TIMEOUT, Received, limited, refuse_unfinished,
+    BYTES_A_POINT, Method, REQUEST_POINTS, Received, limited, refuse_unfinished,
     within,
 };
 use crate::access::{Principal, is_known};
@@ -106,12 +106,13 @@ impl Asked {
             // A mutation goes on when its client leaves: what it commits counts, and the client may
             // ask for it again.
             OperationType::Mutation => {
+                let mutation_timeout = service.mutation_timeout;
                 let gone = CancellationToken::new();
                 let _here = gone.clone().drop_guard();
                 let running = self.run(service, checked, (Some(gone), None), span.clone());
                 let task = tokio::spawn(running.in_current_span().instrument(span));
                 let answer = async { task.await.map_err(|error| Error::internal(&error)) };
-                (&METRICS.mutation_seconds, within(REQUEST_TIMEOUT, answer).await)
+                (&METRICS.mutation_seconds, within(mutation_timeout, answer).await)
             }
             _ => {
                 let timeout = service.query_timeout;

@@ -1,0 +1,141 @@
+//! Clients that ask for more than their rate: they are told when to come again, and others are
+//! served.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use reqwest::{Client, RequestBuilder, Response, StatusCode, header};
+use serde_json::{Value, json};
+use tests::api::Api;
+use tests::deployment::{Deployment, Redis, Sql};
+use tests::documents::SUBMIT_SCORES;
+
+/// A client may read for 10,000 points at once, and then for 500 a second.
+const FEW_READS: [(&str, &str); 3] =
+    [("LAUREL_COST_MAX", "10000"), ("LAUREL_READ_BURST", "10000"), ("LAUREL_READ_RATE", "500")];
+
+/// A query for about 3,000 points, all of them told by its text.
+const COSTLY: &str = "{ boards(first: 1000) { nodes { slug title } } }";
+
+/// Costly queries of one client: those beyond the burst take more than half a minute of the rate.
+const QUERIES: usize = 10;
+
+/// The longest time that a client is told to wait for the next of them.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// A client at 127.0.0.`host`.
+fn client_at(host: u8) -> Client {
+    Client::builder().local_address(std::net::IpAddr::from([127, 0, 0, host])).build().unwrap()
+}
+
+fn asks(api: &Api, client: &Client, query: &str) -> RequestBuilder {
+    client.post(format!("{}/graphql", api.url())).json(&json!({ "query": query }))
+}
+
+/// Asks for more than a client may read, each request made by `with`; returns the answers that
+/// refuse one.
+async fn exhaust(
+    api: &Api,
+    client: &Client,
+    with: impl Fn(usize, RequestBuilder) -> RequestBuilder,
+) -> Vec<Response> {
+    let asking = (0..QUERIES).map(|number| with(number, asks(api, client, COSTLY)).send());
+    let answers = join_all(asking).await.into_iter().map(Result::unwrap);
+    answers.filter(|answer| answer.status() != StatusCode::OK).collect()
+}
+
+/// Checks that an answer refuses what is beyond a rate; returns the time that it tells.
+async fn check_limited(answer: Response) -> Duration {
+    assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+    let wait = answer.headers()[header::RETRY_AFTER].to_str().unwrap().parse().unwrap();
+    let body: Value = answer.json().await.unwrap();
+    let error = &body["errors"][0];
+    assert_eq!(error["extensions"]["code"], "RATE_LIMITED", "{body}");
+    assert!(error["message"].as_str().unwrap().contains(&format!("{wait} s")), "{body}");
+    Duration::from_secs(wait)
+}
+
+async fn is_served(request: RequestBuilder) -> bool {
+    request.send().await.unwrap().status() == StatusCode::OK
+}
+
+#[tokio::test]
+async fn a_client_beyond_its_rate_of_reads_comes_again_when_it_was_told_to() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start_with_settings(&deployment, &FEW_READS).await;
+    let (greedy, other) = (client_at(2), client_at(3));
+    let refused = exhaust(&api, &greedy, |_, request| request).await;
+    assert!(!refused.is_empty() && refused.len() < QUERIES, "{} are refused", refused.len());
+    let mut wait = Duration::ZERO;
+    for answer in refused {
+        wait = wait.max(check_limited(answer).await);
+    }
+    assert!(wait >= Duration::from_secs(1) && wait <= WAIT_MAX, "{wait:?}");
+    assert!(is_served(asks(&api, &other, COSTLY)).await, "another address is served");
+    let with_token = asks(&api, &greedy, COSTLY).bearer_auth(api.token());
+    assert!(is_served(with_token).await, "a token of that address has a rate of its own");
+    tokio::time::sleep(wait).await;
+    assert!(is_served(asks(&api, &greedy, COSTLY)).await, "refused after the time it was told");
+}
+
+#[tokio::test]
+async fn scores_beyond_the_rate_of_writes_are_refused_whole() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let settings = [("LAUREL_WRITE_BURST", "1000"), ("LAUREL_WRITE_RATE", "1")];
+    let api = Api::start_with_settings(&deployment, &settings).await;
+    api.create_board(json!({ "slug": "b" })).await;
+    let submit = async |batch: usize, count: usize| {
+        let score = |n| json!({ "member": format!("m{batch}-{n}"), "score": n });
+        let scores: Vec<Value> = (0..count).map(score).collect();
+        let variables = json!({ "board": "b", "scores": scores, "ack": "APPLIED" });
+        let answer = api.ask(Some(api.token()), SUBMIT_SCORES, variables).await;
+        answer.codes().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(submit(0, 600).await, [""; 0]);
+    assert_eq!(submit(1, 600).await, ["RATE_LIMITED"]);
+    let size = api.data("{ board(slug: \"b\") { standings { size } } }", json!({})).await;
+    assert_eq!(size["board"]["standings"]["size"], 600, "none of the refused scores counts");
+    assert_eq!(submit(2, 1).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn clients_behind_a_proxy_have_rates_of_their_own_if_the_proxy_is_trusted() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let settings = [&FEW_READS[..], &[("LAUREL_TRUSTED_PROXIES", "127.0.0.2")]].concat();
+    let api = Api::start_with_settings(&deployment, &settings).await;
+    let forwarded = |address: String| {
+        move |request: RequestBuilder| request.header("X-Forwarded-For", address.clone())
+    };
+    let (proxy, stranger) = (client_at(2), client_at(3));
+    let of_greedy = forwarded("203.0.113.1".to_owned());
+    assert!(!exhaust(&api, &proxy, |_, request| of_greedy(request)).await.is_empty());
+    let of_other = forwarded("203.0.113.2".to_owned())(asks(&api, &proxy, COSTLY));
+    assert!(is_served(of_other).await, "another client of the proxy is served");
+    // A stranger that names another client each time is one client all the same.
+    let named = |number| forwarded(format!("203.0.113.{}", 10 + number));
+    let refused = exhaust(&api, &stranger, |number, request| named(number)(request)).await;
+    assert!(!refused.is_empty(), "a header of a stranger is believed");
+}
+
+#[tokio::test]
+async fn failing_tokens_of_an_address_are_checked_later_and_good_ones_are_served() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let settings = [("LAUREL_FAILED_TOKENS_RATE", "3")];
+    let api = Api::start_with_settings(&deployment, &settings).await;
+    let client = client_at(2);
+    let guess = async |number: usize| {
+        let began = Instant::now();
+        let request = asks(&api, &client, "{ __typename }");
+        let answer = request.bearer_auth(format!("guess-{number}")).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+        began.elapsed()
+    };
+    for number in 0..3 {
+        guess(number).await;
+    }
+    for number in 3..5 {
+        let took = guess(number).await;
+        assert!(took >= Duration::from_millis(500), "guess {number} is checked in {took:?}");
+    }
+    assert!(is_served(asks(&api, &client, "{ __typename }").bearer_auth(api.token())).await);
+}
