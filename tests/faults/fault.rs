@@ -76,9 +76,43 @@ impl Fault {
     }
 }
 
+/// Faults that befall MariaDB as well, and their names there.
+const ON_MARIADB: [(&str, &str); 15] = [
+    ("killed_process", "killed_process_on_mariadb"),
+    ("killed_before_transaction", "killed_before_transaction_on_mariadb"),
+    ("killed_in_transaction", "killed_in_transaction_on_mariadb"),
+    ("killed_before_trim", "killed_before_trim_on_mariadb"),
+    ("lost_transaction_reply", "lost_transaction_reply_on_mariadb"),
+    ("absent_postgres", "absent_mariadb"),
+    ("killed_postgres", "killed_mariadb"),
+    ("stopped_postgres", "stopped_mariadb"),
+    ("deadlock", "deadlock_on_mariadb"),
+    ("slow_sql", "slow_mariadb"),
+    ("frozen_sql", "frozen_mariadb"),
+    ("half_open_sql", "half_open_mariadb"),
+    ("lost_sql_replies", "lost_mariadb_replies"),
+    ("reset_sql", "reset_mariadb"),
+    ("cut_sql", "cut_mariadb"),
+];
+
+/// Faults on MariaDB, made of those on PostgreSQL.
+fn on_mariadb(faults: &[Fault]) -> Vec<Fault> {
+    let named = |name| faults.iter().find(|fault| fault.name == name);
+    let fault = |(name, name_there)| {
+        let fault = *named(name).unwrap_or_else(|| unreachable!("there is a fault {name}"));
+        let does = match fault.does.contains("PostgreSQL") {
+            true => fault.does.replace("PostgreSQL", "MariaDB"),
+            false => format!("{}, on MariaDB", fault.does.replace("SQL", "MariaDB")),
+        };
+        let (shape, part) = (Shape::MARIADB, Part::Whole);
+        Fault { name: name_there, does: does.leak(), shape, part, ..fault }
+    };
+    ON_MARIADB.into_iter().map(fault).collect()
+}
+
 /// Every fault, in the order of the table.
 pub(crate) fn all() -> Vec<Fault> {
-    [
+    let faults = [
         crate::process::FAULTS,
         crate::moments::FAULTS,
         crate::redis::FAULTS,
@@ -90,5 +124,7 @@ pub(crate) fn all() -> Vec<Fault> {
         crate::clock::FAULTS,
         crate::cluster::FAULTS,
     ]
-    .concat()
+    .concat();
+    let on_mariadb = on_mariadb(&faults);
+    [faults, on_mariadb].concat()
 }

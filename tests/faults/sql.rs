@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use entity::sql::begin;
 use rand::RngExt;
 use rand::rngs::StdRng;
-use sea_orm::{ConnectionTrait, DatabaseConnection};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend};
 use tests::trial::world::{Shape, World};
 use tests::wait::until;
 use tokio::time::sleep;
@@ -75,7 +75,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
 ];
 
-/// The way in which PostgreSQL stops.
+/// The way in which the server stops.
 #[derive(Clone, Copy)]
 enum How {
     Order,
@@ -84,17 +84,17 @@ enum How {
 
 async fn stop(world: &mut World, rng: &mut StdRng, how: How) {
     match how {
-        How::Order => world.postgres().stop(),
-        How::Crash => world.postgres().kill(),
+        How::Order => world.sql().stop(),
+        How::Crash => world.sql().kill(),
     }
     sleep(world.duration(rng)).await;
-    world.postgres().launch();
+    world.sql().launch();
 }
 
 async fn stall(world: &mut World, rng: &mut StdRng) {
-    world.postgres().signal_all("STOP");
+    world.sql().signal_all("STOP");
     sleep(world.duration(rng)).await;
-    world.postgres().signal_all("CONT");
+    world.sql().signal_all("CONT");
 }
 
 async fn run(db: &DatabaseConnection, sql: &str) {
@@ -126,10 +126,19 @@ async fn refuse_writes(world: &mut World, rng: &mut StdRng) {
     db.close().await.unwrap();
 }
 
+/// Locks all standings. MariaDB's lock of a table would end the transaction.
+async fn lock_standings(transaction: &DatabaseTransaction) {
+    let lock = match transaction.get_database_backend() {
+        DbBackend::MySql => "SELECT score FROM standing FOR UPDATE",
+        _ => "LOCK TABLE standing IN EXCLUSIVE MODE",
+    };
+    transaction.execute_unprepared(lock).await.unwrap();
+}
+
 async fn lock_tables(world: &mut World, rng: &mut StdRng) {
     let db = world.deployment.sql().await;
     let transaction = begin(&db).await.unwrap();
-    transaction.execute_unprepared("LOCK TABLE standing IN EXCLUSIVE MODE").await.unwrap();
+    lock_standings(&transaction).await;
     sleep(world.duration(rng)).await;
     transaction.rollback().await.unwrap();
     let transaction = begin(&db).await.unwrap();
@@ -146,7 +155,7 @@ async fn lock_in_turns(world: &mut World, rng: &mut StdRng) {
     let end = Instant::now() + world.duration(rng);
     while Instant::now() < end {
         let transaction = begin(&db).await.unwrap();
-        transaction.execute_unprepared("LOCK TABLE standing IN EXCLUSIVE MODE").await.unwrap();
+        lock_standings(&transaction).await;
         // Persisters come as far as their cursors.
         sleep(Duration::from_millis(rng.random_range(50..400))).await;
         let _ = transaction.execute_unprepared("SELECT * FROM log_cursor FOR UPDATE").await;
@@ -166,7 +175,7 @@ async fn lock_sqlite(world: &mut World, rng: &mut StdRng) {
 }
 
 async fn fill_log(world: &mut World) {
-    world.postgres().stop();
+    world.sql().stop();
     // Until each board is refused: the log of each of its partitions is full.
     until("the log is full", async || {
         let records = world.load.records();
@@ -176,5 +185,5 @@ async fn fill_log(world: &mut World) {
         (records.len() > 400 && count > 150).then_some(())
     })
     .await;
-    world.postgres().launch();
+    world.sql().launch();
 }

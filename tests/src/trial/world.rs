@@ -15,6 +15,7 @@ use crate::deployment::{Deployment, Redis, Sql};
 use crate::servers::postgres_node::PostgresNode;
 use crate::servers::proxy::Proxy;
 use crate::servers::redis_node::RedisNode;
+use crate::servers::sql_node::SqlNode;
 use crate::trial::disk::SmallDisk;
 use crate::trial::fake_clock::FakeClock;
 use crate::trial::load::Load;
@@ -86,6 +87,9 @@ impl Shape {
 
     /// Two processes on SQLite and one Redis.
     pub const SQLITE: Self = Self { sql: Sql::Sqlite, ..Self::POSTGRES };
+
+    /// Two processes on MariaDB and one Redis.
+    pub const MARIADB: Self = Self { sql: Sql::Mariadb, ..Self::POSTGRES };
 }
 
 /// A world that has recovered from a fault.
@@ -107,7 +111,7 @@ pub struct World {
     redis_proxy: Option<Proxy>,
     /// The master at first, and its replica; none of a cluster.
     pub redis: Vec<RedisNode>,
-    pub postgres: Option<PostgresNode>,
+    sql: Option<SqlNode>,
     /// The clocks of the processes, and of Redis as the last one.
     pub clocks: Vec<FakeClock>,
     /// About how long a fault lasts that ends by itself.
@@ -130,19 +134,21 @@ impl World {
         };
         let clocks = start_clocks(dir.path(), shape);
         let redis = if is_cluster { vec![] } else { start_redis(dir.path(), shape, &clocks) };
-        let postgres = (shape.sql == Sql::Postgres && !is_cluster).then(|| {
-            let is_small = shape.small_disk == SmallDiskOf::Sql;
-            PostgresNode::start(|at| {
+        let is_small = shape.small_disk == SmallDiskOf::Sql;
+        let sql = match shape.sql {
+            Sql::Postgres if !is_cluster => Some(SqlNode::postgres(|at| {
                 if is_small {
                     disk = Some(SmallDisk::new(at));
                 }
-            })
-        });
+            })),
+            Sql::Mariadb if !is_cluster => Some(SqlNode::mariadb()),
+            _ => None,
+        };
         let redis_proxy = match redis.first() {
             Some(node) => Some(Proxy::before(node.port()).await),
             None => None,
         };
-        let sql_proxy = match &postgres {
+        let sql_proxy = match &sql {
             Some(node) => Some(Proxy::before(node.port()).await),
             None => None,
         };
@@ -151,7 +157,7 @@ impl World {
             Some(node) => {
                 let _ = std::fs::create_dir(&sql_dir);
                 let file = format!("sqlite://{}?mode=rwc", sql_dir.join("test.sqlite").display());
-                let url = postgres.as_ref().map_or(file, |node| PostgresNode::url(node.port()));
+                let url = sql.as_ref().map_or(file, |node| node.url(node.port()));
                 Deployment::elsewhere(dir, url, format!("redis://127.0.0.1:{}", node.port()))
             }
         };
@@ -164,7 +170,7 @@ impl World {
             sql_proxy,
             redis_proxy,
             redis,
-            postgres,
+            sql,
             clocks,
             lasts,
             shape,
@@ -191,14 +197,22 @@ impl World {
         self.redis_proxy.as_ref().expect("a cluster has no proxy, and its faults use none")
     }
 
-    /// The proxy before PostgreSQL.
+    /// The proxy before the server of SQL.
     pub fn sql_proxy(&self) -> &Proxy {
         self.sql_proxy.as_ref().expect("SQLite has no proxy, and its faults use none")
     }
 
+    /// The server of SQL.
+    pub fn sql(&mut self) -> &mut SqlNode {
+        self.sql.as_mut().expect("SQLite has no server, and its faults use none")
+    }
+
     /// The PostgreSQL server.
     pub fn postgres(&mut self) -> &mut PostgresNode {
-        self.postgres.as_mut().expect("faults of PostgreSQL ask for one")
+        match self.sql() {
+            SqlNode::Postgres(node) => node,
+            SqlNode::Mariadb(_) => unreachable!("faults of PostgreSQL ask for one"),
+        }
     }
 
     /// A random duration, at most the usual one of a fault.
@@ -292,8 +306,8 @@ impl World {
         if let Some(proxy) = &self.redis_proxy {
             command.env("LAUREL_REDIS_URL", format!("redis://127.0.0.1:{}", proxy.port()));
         }
-        if let Some(proxy) = &self.sql_proxy {
-            command.env("LAUREL_DATABASE_URL", PostgresNode::url(proxy.port()));
+        if let (Some(node), Some(proxy)) = (&self.sql, &self.sql_proxy) {
+            command.env("LAUREL_DATABASE_URL", node.url(proxy.port()));
         }
         command
     }
