@@ -12,10 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
-use super::{
-    BYTES_A_POINT, Method, REQUEST_POINTS, Received, limited, refuse_unfinished,
-    within,
-};
+use super::{BYTES_A_POINT, Method, REQUEST_POINTS, Received, limited, refuse_unfinished, within};
 use crate::access::{Principal, is_known};
 use crate::cache::shared::GoodUntil;
 use crate::error::{Error, ErrorCode};
