@@ -100,9 +100,10 @@ fn on_mariadb(faults: &[Fault]) -> Vec<Fault> {
     let named = |name| faults.iter().find(|fault| fault.name == name);
     let fault = |(name, name_there)| {
         let fault = *named(name).unwrap_or_else(|| unreachable!("there is a fault {name}"));
-        let does = match fault.does.contains("PostgreSQL") {
-            true => fault.does.replace("PostgreSQL", "MariaDB"),
-            false => format!("{}, on MariaDB", fault.does.replace("SQL", "MariaDB")),
+        let does = fault.does.replace("PostgreSQL", "MariaDB").replace(" SQL", " MariaDB");
+        let does = match does.contains("MariaDB") {
+            true => does,
+            false => format!("{does}, on MariaDB"),
         };
         let (shape, part) = (Shape::MARIADB, Part::Whole);
         Fault { name: name_there, does: does.leak(), shape, part, ..fault }

@@ -17,8 +17,6 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use crate::extent;
-use crate::servers::postgres::Postgres;
-use crate::servers::postgres_node::PostgresNode;
 use crate::servers::redis_cluster::RedisCluster;
 use crate::servers::redis_server::RedisServer;
 use crate::servers::{mariadb, postgres, program};
@@ -113,14 +111,9 @@ impl Deployment {
         Self::on(dir, database_url, redis)
     }
 
-    /// A new deployment on an empty database of a PostgreSQL that the caller started.
-    pub async fn on_postgres(server: &Postgres, redis: Redis) -> Arc<Self> {
-        Self::on(new_directory(), server.new_database().await, redis)
-    }
-
-    /// A new deployment in the one database of a PostgreSQL server.
-    pub fn on_node(server: &PostgresNode, redis: Redis) -> Arc<Self> {
-        Self::on(new_directory(), PostgresNode::url(server.port()), redis)
+    /// A new deployment in an empty database of a server that the caller started.
+    pub fn on_database(url: String, redis: Redis) -> Arc<Self> {
+        Self::on(new_directory(), url, redis)
     }
 
     /// A new deployment in a directory, on empty stores that the test starts and stops.

@@ -141,7 +141,7 @@ async fn a_token_that_the_command_revokes_ends_everywhere_within_a_second() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_is_revoked_in_every_process_while_sql_is_away() {
     let server = Postgres::start(None);
-    let deployment = Deployment::on_postgres(&server, Redis::Own).await;
+    let deployment = Deployment::on_database(server.new_database().await, Redis::Own);
     let apis = [Api::start(&deployment).await, Api::start(&deployment).await].map(Arc::new);
     let token = deployment.new_token(&["--scope", "read"]).await;
     let kept = deployment.new_token(&["--scope", "read"]).await;

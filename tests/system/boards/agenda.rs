@@ -82,6 +82,15 @@ async fn changes_by_another_process_are_seen_on_postgresql() {
     check_changes(Sql::Postgres).await;
 }
 
+#[tokio::test]
+async fn changes_by_another_process_are_seen_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_changes(sql).await;
+    }
+}
+
+const HIGH_FIRST: &str = "UPDATE board SET direction = 'HIGH_FIRST' WHERE no = 1500";
+
 async fn check_pages(sql: Sql) {
     let (_deployment, stores, db) = two_processes(sql).await;
     // A page has a thousand rows: a part of one, whole ones, and one row more.
@@ -97,15 +106,20 @@ async fn check_pages(sql: Sql) {
     }
 
     // A failure between two pages: the next refresh begins again.
-    let (spoil, mend) = match sql == Sql::Sqlite {
-        true => (
+    let (spoil, mend) = match sql {
+        Sql::Sqlite => (
             "UPDATE board SET created_at_ms = 'x' WHERE no = 1500",
             "UPDATE board SET created_at_ms = 0 WHERE no = 1500",
         ),
-        false => (
+        Sql::Postgres => (
             "ALTER TABLE board DROP CONSTRAINT board_direction_check;
             UPDATE board SET direction = 'x' WHERE no = 1500",
-            "UPDATE board SET direction = 'HIGH_FIRST' WHERE no = 1500",
+            HIGH_FIRST,
+        ),
+        Sql::Mariadb => (
+            "SET STATEMENT check_constraint_checks = 0
+            FOR UPDATE board SET direction = 'x' WHERE no = 1500",
+            HIGH_FIRST,
         ),
     };
     execute(&db, spoil).await;
@@ -126,6 +140,13 @@ async fn all_pages_of_boards_are_read_on_sqlite() {
 #[tokio::test]
 async fn all_pages_of_boards_are_read_on_postgresql() {
     check_pages(Sql::Postgres).await;
+}
+
+#[tokio::test]
+async fn all_pages_of_boards_are_read_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_pages(sql).await;
+    }
 }
 
 async fn check_earlier_states(sql: Sql) {
@@ -163,6 +184,13 @@ async fn an_earlier_state_of_the_database_is_read_whole_on_sqlite() {
 #[tokio::test]
 async fn an_earlier_state_of_the_database_is_read_whole_on_postgresql() {
     check_earlier_states(Sql::Postgres).await;
+}
+
+#[tokio::test]
+async fn an_earlier_state_of_the_database_is_read_whole_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_earlier_states(sql).await;
+    }
 }
 
 /// The instant from which on the only series of a board is at the present.

@@ -104,7 +104,7 @@ async fn create(api: &Api, zone: &str, from: usize, to: usize) {
 #[tokio::test]
 async fn a_process_at_rest_asks_no_more_of_its_stores_the_more_boards_there_are() {
     let server = Postgres::start(None);
-    let deployment = Deployment::on_postgres(&server, Redis::Own).await;
+    let deployment = Deployment::on_database(server.new_database().await, Redis::Own);
     let db = deployment.sql().await;
     for statement in NO_AUTOVACUUM {
         db.execute_unprepared(statement).await.unwrap();

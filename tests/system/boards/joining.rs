@@ -199,7 +199,8 @@ async fn the_limit_of_entrants_is_exact_at_any_number_of_processes() {
 #[tokio::test]
 async fn a_submission_asks_sql_only_if_redis_does_not_know() {
     let server = Postgres::start(None);
-    let deployment: Arc<Deployment> = Deployment::on_postgres(&server, Redis::Own).await;
+    let deployment: Arc<Deployment> =
+        Deployment::on_database(server.new_database().await, Redis::Own);
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "joining": true })).await;
     for member in ["ann", "bob"] {

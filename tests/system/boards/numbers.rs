@@ -38,3 +38,10 @@ async fn boards_of_many_numbers_are_found_on_sqlite() {
 async fn boards_of_many_numbers_are_found_on_postgresql() {
     check_numbers(Sql::Postgres).await;
 }
+
+#[tokio::test]
+async fn boards_of_many_numbers_are_found_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_numbers(sql).await;
+    }
+}

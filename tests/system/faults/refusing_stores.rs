@@ -25,9 +25,8 @@ fn score(member: &str, event_id: &str) -> Value {
     json!({ "member": member, "score": 1, "eventId": event_id })
 }
 
-#[tokio::test]
-async fn an_event_that_sql_refuses_goes_to_the_dead_letters_and_holds_up_no_other() {
-    let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
+async fn check_refused(sql: Sql) {
+    let deployment = Deployment::new(sql, Redis::Own).await;
     let first = Api::start(&deployment).await;
     first.stop().await;
     let silent = Api::start_with(&deployment, &["--no-workers"]).await;
@@ -78,6 +77,18 @@ async fn an_event_that_sql_refuses_goes_to_the_dead_letters_and_holds_up_no_othe
     check_diff(&deployment);
     let again = submit(&api, "b", json!([score("poison", "poison-4")])).await;
     assert_eq!(again["accepted"], 1);
+}
+
+#[tokio::test]
+async fn an_event_that_postgresql_refuses_goes_to_the_dead_letters_and_holds_up_no_other() {
+    check_refused(Sql::Postgres).await;
+}
+
+#[tokio::test]
+async fn an_event_that_mariadb_refuses_goes_to_the_dead_letters_and_holds_up_no_other() {
+    if let Some(sql) = Sql::mariadb() {
+        check_refused(sql).await;
+    }
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ use tests::documents::SUBMIT_SCORES;
 use tests::jobs::diff::check_diff;
 use tests::servers::postgres::{Postgres, send};
 use tests::servers::program::signal;
+use tests::servers::sql_node::SqlNode;
 use tests::wait::{PATIENCE, until};
 
 const EVENTS: &str = "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event";
@@ -42,18 +43,18 @@ enum Away {
 }
 
 impl Away {
-    async fn start(self, server: &Postgres, deployment: &Deployment) {
+    async fn start(self, server: &mut SqlNode, deployment: &Deployment) {
         match self {
-            Self::Stopped => server.stop(),
-            Self::Silent => server.silence(),
+            Self::Stopped => server.kill(),
+            Self::Silent => server.signal_all("STOP"),
             Self::ReadOnly => set_read_only(deployment, "on").await,
         }
     }
 
-    async fn end(self, server: &Postgres, deployment: &Deployment) {
+    async fn end(self, server: &mut SqlNode, deployment: &Deployment) {
         match self {
-            Self::Stopped => server.start_again(),
-            Self::Silent => server.speak(),
+            Self::Stopped => server.launch(),
+            Self::Silent => server.signal_all("CONT"),
             Self::ReadOnly => set_read_only(deployment, "off").await,
         }
     }
@@ -80,7 +81,11 @@ async fn readiness(api: &Api) -> (StatusCode, String, Duration) {
 
 /// A board with segments and a member in one, and a server that has seen both.
 async fn start(server: &Postgres) -> Api {
-    let deployment = Deployment::on_postgres(server, Redis::Own).await;
+    start_on(server.new_database().await).await
+}
+
+async fn start_on(database_url: String) -> Api {
+    let deployment = Deployment::on_database(database_url, Redis::Own);
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "policy": "SUM", "segmentBy": ["region"] })).await;
     api.upsert_members(json!([{ "key": "ann", "region": "eu" }])).await;
@@ -88,18 +93,17 @@ async fn start(server: &Postgres) -> Api {
     api
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_sql_reads_and_scores_go_on_and_are_caught_up() {
-    let server = Postgres::start(None);
-    for away in [Away::Stopped, Away::Silent, Away::ReadOnly] {
-        let api = start(&server).await;
-        let deployment = api.deployment().clone();
-        away.start(&server, &deployment).await;
-        let mut sent = 1;
+/// Takes away the server of a deployment in each of these ways, while members go on.
+async fn check_goes_on(mut server: SqlNode, ways: &[Away]) {
+    let api = start_on(server.url(server.port())).await;
+    let deployment = api.deployment().clone();
+    let mut sent = 1;
+    for &away in ways {
+        away.start(&mut server, &deployment).await;
         let (began, mut slowest) = (Instant::now(), Duration::ZERO);
         while began.elapsed() < AWAY {
             let asked = Instant::now();
-            let told = submit(&api, "b", score(&format!("{away:?}-{sent}"))).await;
+            let told = submit(&api, "b", score(&format!("{sent}"))).await;
             assert_eq!(told["accepted"], 1, "{away:?}: {told}");
             sent += 1;
             let read = api.data(RANK, json!({})).await;
@@ -124,21 +128,37 @@ async fn without_sql_reads_and_scores_go_on_and_are_caught_up() {
             assert_eq!(strange.codes(), ["UNAVAILABLE"]);
             assert!(asked.elapsed() < SLOWEST, "{:?}", asked.elapsed());
         }
-        let told = submit_durably(&api, "b", score("durable")).await;
+        let durable = format!("durable-{away:?}");
+        let told = submit_durably(&api, "b", score(&durable)).await;
         assert_eq!(told["results"][0]["status"], "UNKNOWN", "{away:?}: {told}");
+        sent += 1;
 
-        away.end(&server, &deployment).await;
+        away.end(&mut server, &deployment).await;
         until("SQL has every score", async || {
-            (deployment.number(EVENTS).await == sent + 1).then_some(())
+            (deployment.number(EVENTS).await == sent).then_some(())
         })
         .await;
-        let told = submit_durably(&api, "b", score("durable")).await;
+        let told = submit_durably(&api, "b", score(&durable)).await;
         assert_eq!(told["duplicates"], 1, "{away:?}: {told}");
         until("it is ready again", async || {
             readiness(&api).await.1.starts_with("ready\n").then_some(())
         })
         .await;
         check_diff(&deployment);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_postgresql_reads_and_scores_go_on_and_are_caught_up() {
+    let server = SqlNode::postgres(|_| ());
+    check_goes_on(server, &[Away::Stopped, Away::Silent, Away::ReadOnly]).await;
+}
+
+/// An account that administers MariaDB writes though others may only read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_mariadb_reads_and_scores_go_on_and_are_caught_up() {
+    if Sql::mariadb().is_some() {
+        check_goes_on(SqlNode::mariadb(), &[Away::Stopped, Away::Silent]).await;
     }
 }
 
@@ -281,7 +301,7 @@ async fn a_process_stays_in_sight_after_its_connections_fell_silent() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_keeps_its_lease_after_its_connection_fell_silent() {
     let server = Postgres::start(None);
-    let deployment = Deployment::on_postgres(&server, Redis::Own).await;
+    let deployment = Deployment::on_database(server.new_database().await, Redis::Own);
     let stores = deployment.open_stores().await;
     let begun = job::begin(&stores.db, &stores.clock, entity::job::IMPORT, None).await.unwrap();
     let Begun::Running(running) = begun else { panic!("no other job is running") };

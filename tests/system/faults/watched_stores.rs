@@ -280,9 +280,8 @@ async fn a_setting_that_stops_redis_for_a_while_is_told() {
     until("it is right", async || (readiness(&api).await.1 == "ready\n").then_some(())).await;
 }
 
-#[tokio::test]
-async fn events_and_commits_that_sql_refuses_are_told() {
-    let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
+async fn check_refusals(sql: Sql) {
+    let deployment = Deployment::new(sql, Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     let db = deployment.sql().await;
@@ -316,4 +315,16 @@ async fn events_and_commits_that_sql_refuses_are_told() {
     .await;
     let members = "SELECT count(*) FROM score_event WHERE member IN ('ann', 'bob')";
     assert_eq!(deployment.number(members).await, 2);
+}
+
+#[tokio::test]
+async fn events_and_commits_that_postgresql_refuses_are_told() {
+    check_refusals(Sql::Postgres).await;
+}
+
+#[tokio::test]
+async fn events_and_commits_that_mariadb_refuses_are_told() {
+    if let Some(sql) = Sql::mariadb() {
+        check_refusals(sql).await;
+    }
 }

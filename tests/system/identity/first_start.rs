@@ -79,9 +79,11 @@ async fn processes_that_find_a_database_being_made_wait_for_it() {
         };
         check_opened_at_once(&settings).await;
     }
-    for _ in 0..5 {
-        let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
-        check_opened_at_once(&deployment.settings()).await;
+    for sql in [Some(Sql::Postgres), Sql::mariadb()].into_iter().flatten() {
+        for _ in 0..5 {
+            let deployment = Deployment::new(sql, Redis::Own).await;
+            check_opened_at_once(&deployment.settings()).await;
+        }
     }
 }
 

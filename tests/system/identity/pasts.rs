@@ -199,7 +199,7 @@ async fn back_up(deployment: &Deployment) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_went_back_beside_an_idle_process_gets_from_the_log_what_it_lost() {
     let mut server = PostgresNode::start(|_| ());
-    let deployment = Deployment::on_node(&server, Redis::Own);
+    let deployment = Deployment::on_database(PostgresNode::url(server.port()), Redis::Own);
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     submit_all(&api, (0..5).map(|number| format!("e{number}"))).await;

@@ -129,3 +129,10 @@ async fn nothing_that_waits_names_an_erased_member_on_sqlite() {
 async fn nothing_that_waits_names_an_erased_member_on_postgres() {
     check_erasure(Sql::Postgres).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_waits_names_an_erased_member_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_erasure(sql).await;
+    }
+}

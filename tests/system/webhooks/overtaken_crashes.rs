@@ -70,6 +70,13 @@ async fn a_process_that_ends_in_a_look_tells_each_pass_once_on_postgres() {
     check_crashes(Sql::Postgres).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_ends_in_a_look_tells_each_pass_once_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_crashes(sql).await;
+    }
+}
+
 /// A process that is killed in a merge leaves copies beside their origins for seconds, in which
 /// another process looks.
 async fn check_merges(sql: Sql) {
@@ -117,6 +124,13 @@ async fn a_merge_that_a_look_sees_half_done_overtakes_none_but_by_its_end_on_sql
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_merge_that_a_look_sees_half_done_overtakes_none_but_by_its_end_on_postgres() {
     check_merges(Sql::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merge_that_a_look_sees_half_done_overtakes_none_but_by_its_end_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_merges(sql).await;
+    }
 }
 
 /// Waits until a look has left the circle of all members as the standings are, and returns those.
@@ -206,4 +220,11 @@ async fn while_processes_are_killed_and_redis_is_emptied_each_pass_is_told_once_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_processes_are_killed_and_redis_is_emptied_each_pass_is_told_once_on_postgres() {
     check_game(Sql::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_processes_are_killed_and_redis_is_emptied_each_pass_is_told_once_on_mariadb() {
+    if let Some(sql) = Sql::mariadb() {
+        check_game(sql).await;
+    }
 }
