@@ -269,6 +269,7 @@ test-spark: ## folds on a cluster of Apache Spark 4.3 with processes killed, and
 faults: ## every fault under load; F=power_cut RUNS=200 SEED=1 for some, SOAK=3600 for a soak, TABLE=1 for the page
 	@$(call install,redis-server,redis-server,redis)
 	$(postgresql)
+	$(mariadb)
 	cargo build --locked --workspace --profile $(PROFILE)
 	export FAULTS_ALL=1 FAULTS_SEED="$(SEED)" FAULTS_ONLY="$(F)" FAULTS_RUNS="$(RUNS)" FAULTS_SOAK_SECONDS="$(SOAK)"
 	export FAULTS_LAST_MS="$(LAST)" FAULTS_CALM_MS="$(CALM)" FAULTS_RECOVERY_SECONDS="$(RECOVERY)" FAULTS_TABLE="$(TABLE)"
