@@ -28,10 +28,13 @@ use crate::documents::{CREATE_BOARD, DELETE_BOARD, UPDATE_BOARD, UPSERT_MEMBERS}
 use crate::servers::program::signal;
 use crate::wait::{PATIENCE, until};
 
-/// Settings that a test may give others: all clients of a test have one address, and the programs
-/// are not optimized.
-const USUAL: [(&str, &str); 2] =
-    [("LAUREL_ADDRESS_CONNECTIONS_MAX", "10000"), ("LAUREL_QUERY_TIMEOUT_MS", "30000")];
+/// Settings that a test may give others: all clients of a test have one address, the programs are
+/// not optimized, and a database beside many tests may take seconds for a look-up.
+const USUAL: [(&str, &str); 3] = [
+    ("LAUREL_ADDRESS_CONNECTIONS_MAX", "10000"),
+    ("LAUREL_QUERY_TIMEOUT_MS", "30000"),
+    ("LAUREL_SQL_LOOKUP_TIMEOUT_MS", "10000"),
+];
 
 /// The longest time for which a connection is kept for the next request, shorter than that of a
 /// server of any test.

@@ -53,6 +53,10 @@ pub struct RequestLimits {
     /// The most bytes of arguments, counted for each object whose field takes them.
     #[arg(long, env = "LAUREL_ARGUMENT_BYTES_MAX", default_value_t = 8 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(64 << 10..=1 << 30))]
     pub argument_bytes_max: u64,
+    /// The longest name or number of a query, in bytes. Each error has the names that lead to its
+    /// field.
+    #[arg(long, env = "LAUREL_NAME_BYTES_MAX", default_value_t = 128, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=1024))]
+    pub name_bytes_max: u32,
     /// The longest answer, in bytes.
     #[arg(long, env = "LAUREL_ANSWER_BYTES_MAX", default_value_t = 16 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64 << 10..=256 << 20))]
     pub answer_bytes_max: u32,

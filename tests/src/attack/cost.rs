@@ -25,7 +25,7 @@ enum Place {
 use Place::{Board, Entries, Query, Standings};
 
 /// The rows of §1.3 of the report but for those with variables, smaller where they took long.
-const ROWS: [Row; 20] = [
+const ROWS: [Row; 21] = [
     ("top 1,000 under 98 aliases", Standings("big"), 98, "top(first:1000){nodes{rank}}"),
     ("top 1,000 of 16 shards", Standings("big16"), 1, "top(first:1000){nodes{rank score value}}"),
     (
@@ -46,7 +46,7 @@ const ROWS: [Row; 20] = [
         "friends of 50 members",
         Query,
         50,
-        "member(key:\"m0001#\"){friends(first:100){totalCount nodes{key}}}",
+        "member(key:\"m000##\"){friends(first:100){totalCount nodes{key}}}",
     ),
     ("a distribution in 1,000, 10 times", Standings("big"), 10, "distribution(buckets:99#){count}"),
     (
@@ -63,10 +63,16 @@ const ROWS: [Row; 20] = [
     ),
     ("the size below 1,000 entries, 12 times", Entries("big"), 12, "standings{size}"),
     (
-        "neighbors of 1,000 on 16 shards",
+        "neighbors of one member 1,000 times",
         Entries("big16"),
         1,
         "standings{neighbors(member:\"m00077\",above:0,below:0){rank}}",
+    ),
+    (
+        "neighbors of 100 members on 16 shards",
+        Standings("big16"),
+        100,
+        "neighbors(member:\"m100##\",above:1,below:1){rank}",
     ),
     ("offsets on 16 shards", Standings("big16"), 100, "top(first:1,offset:19#){nodes{rank}}"),
     ("a dense rank at place 9,000", Standings("big"), 1, "entryAt(rank:9000){rank(method:DENSE)}"),
@@ -94,7 +100,7 @@ const ROWS: [Row; 20] = [
 ];
 
 /// Products of what is costly.
-const BOMBS: [Row; 18] = [
+const BOMBS: [Row; 19] = [
     ("49,000 × scoreFor", Entries("big16"), 49, "standings{scoreFor(percentile:50.#)}"),
     ("99,000 × size", Entries("big"), 99, "standings{size}"),
     (
@@ -159,9 +165,10 @@ const BOMBS: [Row; 18] = [
         "100 × entries on 20 boards",
         Query,
         100,
-        "member(key:\"m0010#\"){entries(boards:[\"big\",\"big16\",\"tie\",\"hour\",\"big\",\"big16\",\"tie\",\"hour\",\"big\",\"big16\",\"tie\",\"hour\",\"big\",\"big16\",\"tie\",\"hour\",\"big\",\"big16\",\"tie\",\"hour\"]){rank}}",
+        "member(key:\"m001##\"){entries(boards:[\"big\",\"big16\",\"tie\",\"hour\",\"big\",\"big16\",\"tie\",\"hour\",\"big\",\"big16\",\"tie\",\"hour\",\"big\",\"big16\",\"tie\",\"hour\",\"big\",\"big16\",\"tie\",\"hour\"]){rank}}",
     ),
     ("99 fields of 1,000 entries", Entries("big"), 99, "rank"),
+    ("97,000 × another rank", Entries("tie"), 97, "rank(method:DENSE)"),
     (
         "100 × all standings of a board",
         Board("big16"),
@@ -207,7 +214,24 @@ pub fn rows() -> Vec<Attack> {
 /// Queries most of which must be refused, and that must stop where they are begun.
 pub fn bombs() -> Vec<Attack> {
     let ranks = ["big16", "tie"].map(|slug| ranks(slug, 20));
-    BOMBS.map(attack).into_iter().chain(ranks).collect()
+    BOMBS.map(attack).into_iter().chain(ranks).chain(failing()).collect()
+}
+
+/// Fields of each of many entries that all fail: each error has the names that lead to its field.
+fn failing() -> Vec<Attack> {
+    let below = |field: &str, pages: usize| {
+        let fields = aliases(pages, "top(first:1000){nodes{...f}}");
+        query(Standings("big16"), &fields) + &format!("fragment f on Entry{{{field}}}")
+    };
+    let name = |bytes: usize| "n".repeat(bytes);
+    let of_rank = |bytes: usize| below(&format!("{}:rank(method:COMPETITION)", name(bytes)), 9);
+    let of_score = |bytes: usize| below(&format!("standings{{{}:scoreFor}}", name(bytes)), 6);
+    vec![
+        Attack::query("6,000 errors below a name of 31 KB", &of_score(31_000)),
+        Attack::query("6,000 errors below a name of 120 B", &of_score(120)).answered(),
+        Attack::query("9,000 ranks below a name of 31 KB", &of_rank(31_000)),
+        Attack::query("9,000 ranks below a name of 120 B", &of_rank(120)).answered(),
+    ]
 }
 
 /// A query of several hundred different look-ups, all of them costly. Queries of different numbers

@@ -42,9 +42,11 @@ pub struct Reply {
     pub bytes: Vec<u8>,
 }
 
-/// A field under so many aliases; `#` in it is the number.
+/// A field under so many aliases; `#` in it is the number, and `##` the number in two digits.
 pub fn aliases(count: usize, field: &str) -> String {
-    (0..count).map(|no| format!("a{no}:{} ", field.replace('#', &no.to_string()))).collect()
+    let numbered =
+        |no: usize| field.replace("##", &format!("{no:02}")).replace('#', &no.to_string());
+    (0..count).map(|no| format!("a{no}:{} ", numbered(no))).collect()
 }
 
 impl Attack {

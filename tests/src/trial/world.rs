@@ -302,6 +302,7 @@ impl World {
         }
         // Few, so that each of them has load.
         command.env("LAUREL_PARTITIONS", "4");
+        command.env("LAUREL_SQL_LOOKUP_TIMEOUT_MS", "1000");
         command.envs(self.shape.settings.iter().copied());
         if let Some(proxy) = &self.redis_proxy {
             command.env("LAUREL_REDIS_URL", format!("redis://127.0.0.1:{}", proxy.port()));

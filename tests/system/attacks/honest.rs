@@ -1,15 +1,21 @@
-//! The requests of honest clients pass every limit at its default.
+//! The requests of honest clients pass every limit at its default, and their scores wait for no
+//! reads.
 
-use serde_json::{Value, json};
-
+use entity::sql::begin;
+use futures::future::join_all;
 use futures::stream::{self, StreamExt};
+use sea_orm::ConnectionTrait;
+use serde_json::{Value, json};
 use tests::api::Api;
+use tests::api::submission::submit_durably;
 use tests::attack::boards::{self, FRIENDS, key};
 use tests::attack::introspection::of_types;
 use tests::attack::request::Attack;
 use tests::attack::{Attacked, UNRATED};
+use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::SUBMIT_SCORES;
 use tests::model::schema::INTROSPECTION;
+use tests::wait::until;
 
 /// A key of 128 bytes, the longest.
 fn long_key(number: usize) -> String {
@@ -79,7 +85,8 @@ async fn walk(api: &Api, text: &str, pointer: &str) -> usize {
 
 #[tokio::test]
 async fn honest_clients_are_served() {
-    let server = Attacked::start_with(&[]).await;
+    // The tests' own setting is another one.
+    let server = Attacked::start_with(&[("LAUREL_ADDRESS_CONNECTIONS_MAX", "256")]).await;
     let deployment = server.api.deployment();
     boards::create(&server.api).await;
     boards::befriend(deployment).await;
@@ -106,6 +113,51 @@ async fn honest_clients_are_served() {
     });
     let faults = burst.buffer_unordered(32).collect::<Vec<_>>().await.concat();
     assert_eq!(faults, [""; 0]);
+}
+
+/// The readers whose statements wait, more than there are connections for reads.
+const WAITING_READERS: usize = 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_that_hold_all_their_connections_to_sql_keep_no_durable_score_waiting() {
+    let deployment = Deployment::new(Sql::Postgres, Redis::Own).await;
+    let settings = [("LAUREL_SQL_READ_CONNECTIONS", "2"), ("LAUREL_SQL_READ_TIMEOUT_MS", "60000")];
+    let api = Api::start_with_settings(&deployment, &settings).await;
+    api.create_board(json!({ "slug": "b" })).await;
+    let members: Vec<Value> =
+        (0..WAITING_READERS).map(|number| json!({ "key": key(number) })).collect();
+    api.upsert_members(members).await;
+    let score = |id: &str| json!([{ "member": "m00000", "score": 1, "eventId": id }]);
+    assert_eq!(submit_durably(&api, "b", score("before")).await["accepted"], 1);
+    let db = deployment.sql().await;
+    // No score needs the table.
+    let held = begin(&db).await.unwrap();
+    held.execute_unprepared("LOCK TABLE friendship IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let read = async |number: usize| {
+        let text = "query($key: String!) { member(key: $key) { friends { totalCount } } }";
+        let answer = api.ask(Some(api.token()), text, json!({ "key": key(number) })).await;
+        // Those that find no connection are told so after some seconds.
+        let is_told = answer.codes().iter().all(|code| *code == "UNAVAILABLE");
+        assert!(is_told, "{}", answer.body);
+    };
+    let reading = (0..WAITING_READERS).map(read);
+    let waiting = "SELECT CAST(COUNT(*) AS BIGINT) FROM pg_locks WHERE NOT granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND relation = CAST('friendship' AS regclass)";
+    let submitting = async {
+        until("all connections for reads wait", async || {
+            (deployment.number(waiting).await == 2).then_some(())
+        })
+        .await;
+        for number in 0..5 {
+            let told = submit_durably(&api, "b", score(&format!("beside-{number}"))).await;
+            assert_eq!(told["accepted"], 1, "{told}");
+        }
+        assert_eq!(deployment.number(waiting).await, 2, "the readers wait all the time");
+        held.rollback().await.unwrap();
+    };
+    tokio::join!(join_all(reading), submitting);
+    db.close().await.unwrap();
 }
 
 #[tokio::test]

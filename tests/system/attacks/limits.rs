@@ -101,6 +101,12 @@ fn lower() -> Vec<Lower> {
             of_fields(format!("members(keys:[\"{}\"]){{key}}", "x".repeat(1500))),
         ),
         lower(
+            "LAUREL_NAME_BYTES_MAX",
+            "64",
+            "64",
+            of_fields(format!("{}:__typename", "x".repeat(100))),
+        ),
+        lower(
             "LAUREL_ARGUMENT_BYTES_MAX",
             "65536",
             "65536",

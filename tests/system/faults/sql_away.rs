@@ -25,6 +25,9 @@ const EVENTS: &str = "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event";
 const RANK: &str = "
     { board(slug: \"b\") { standings { entry(member: \"ann\") { score member { key name } } } } }";
 
+/// The usual time after which SQL counts as away.
+const SOON_AWAY: (&str, &str) = ("LAUREL_SQL_LOOKUP_TIMEOUT_MS", "1000");
+
 /// Longer than a checked access token is good without SQL.
 const AWAY: Duration = Duration::from_secs(8);
 
@@ -86,7 +89,7 @@ async fn start(server: &Postgres) -> Api {
 
 async fn start_on(database_url: String) -> Api {
     let deployment = Deployment::on_database(database_url, Redis::Own);
-    let api = Api::start(&deployment).await;
+    let api = Api::start_with_settings(&deployment, &[SOON_AWAY]).await;
     api.create_board(json!({ "slug": "b", "policy": "SUM", "segmentBy": ["region"] })).await;
     api.upsert_members(json!([{ "key": "ann", "region": "eu" }])).await;
     assert_eq!(submit_durably(&api, "b", score("first")).await["accepted"], 1);

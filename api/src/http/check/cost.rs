@@ -160,7 +160,7 @@ impl<'d> Counts<'d> {
                         if *same > duplicates_max {
                             return Err(Error::limit_exceeded(format!(
                                 "the query has {} more than {duplicates_max} times in one selection set: expected it once",
-                                field.response_key().node
+                                shown(&field.response_key().node)
                             )));
                         }
                     }
@@ -208,9 +208,11 @@ impl<'d> Counts<'d> {
         }
         let (once, each) = price(name);
         let has_selections = !field.selection_set.node.items.is_empty();
+        // With an argument it is a look-up, such as a rank by another method.
+        let is_value = is_plain(name) && !has_selections && field.arguments.is_empty();
         let field_alone = Scaled {
             points: 1 + once + objects * each,
-            objects: if is_plain(name) && !has_selections { 0 } else { objects },
+            objects: if is_value { 0 } else { objects },
             argument_bytes: field
                 .arguments
                 .iter()
@@ -235,7 +237,7 @@ impl<'d> Counts<'d> {
         match self.fragments.get(name) {
             Some(Some(sum)) => return Ok(*sum),
             Some(None) => {
-                return Err(Error::bad_input(format!("fragment {name} spreads itself")));
+                return Err(Error::bad_input(format!("fragment {} spreads itself", shown(name))));
             }
             None => {}
         }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// judges everything else, but keeps only the last of two fields of an input object with one name.
 ///
 /// # Errors
-/// `LIMIT_EXCEEDED` if the text is too long, or has too many tokens or too long a string,
+/// `LIMIT_EXCEEDED` if the text is too long, or has too many tokens or too long a string or name,
 /// `BAD_USER_INPUT` if an input object has a field twice.
 pub fn check(query: &str, limits: &RequestLimits) -> Result<()> {
     if query.len() > limits.query_bytes_max as usize {
@@ -33,6 +33,12 @@ pub fn check(query: &str, limits: &RequestLimits) -> Result<()> {
             return Err(Error::limit_exceeded(format!(
                 "a string of the query has {length} bytes: expected at most {}",
                 limits.string_bytes_max
+            )));
+        }
+        if is_word(&rest[0]) && length > limits.name_bytes_max as usize {
+            return Err(Error::limit_exceeded(format!(
+                "a name or number of the query has {length} bytes: expected at most {}",
+                limits.name_bytes_max
             )));
         }
         rest = &rest[length..];

@@ -25,8 +25,8 @@ const AROUND: [&str; 2] = ["above", "below"];
 /// Arguments whose length is the number of objects that a field answers with.
 const LENGTHS: [&str; 5] = ["members", "keys", "boards", "windows", "input"];
 
-/// Fields without a selection whose value the object has. All others may have to wait, which takes
-/// memory, and count as look-ups.
+/// Fields whose value the object has, without a selection and without arguments. All others may
+/// have to wait, which takes memory, and count as look-ups.
 const PLAIN: [&str; 22] = [
     "__typename",
     "accepted",
