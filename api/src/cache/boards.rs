@@ -8,7 +8,7 @@ use ranking::board::Board;
 use sea_orm::DatabaseConnection;
 use tokio::time::Instant;
 
-use crate::cache::sql::{FRESH, SqlCache};
+use crate::cache::sql::{FRESH, Lane, SqlCache};
 use crate::error::Result;
 use crate::health::Health;
 
@@ -46,7 +46,7 @@ impl CachedBoard {
 impl Boards {
     /// Starts empty.
     pub fn new(health: &Arc<Health>) -> Self {
-        Self(SqlCache::new(health, BOARDS_MAX, |_| 1))
+        Self(SqlCache::new(health, Lane::LookUps, BOARDS_MAX, |_| 1))
     }
 
     /// Finds the board of a slug, `None` if there is none; and the instant until which that is

@@ -11,7 +11,7 @@ use ranking::id::MemberId;
 use sea_orm::DatabaseConnection;
 use tokio::time::Instant;
 
-use crate::cache::sql::SqlCache;
+use crate::cache::sql::{Lane, SqlCache};
 use crate::error::{Error, Result};
 use crate::health::Health;
 
@@ -28,7 +28,7 @@ impl Friends {
             let bytes: usize = friends.iter().map(|friend| friend.as_str().len() + 40).sum();
             u32::try_from(bytes + 100).unwrap_or(u32::MAX)
         };
-        Self(SqlCache::new(health, BYTES_MAX, bytes))
+        Self(SqlCache::new(health, Lane::Reads, BYTES_MAX, bytes))
     }
 
     /// Finds a member's friends, ordered by key; and the instant until which the list is good.
@@ -37,13 +37,13 @@ impl Friends {
     /// `UNAVAILABLE` if the list must be loaded and SQL does not answer.
     pub async fn of(
         &self,
-        db: &DatabaseConnection,
+        deployment: &Deployment,
         member: &MemberId,
     ) -> Result<(Arc<[MemberId]>, Instant)> {
         // In a box, as most look-ups read nothing.
         let read = || {
             Box::pin(async {
-                let keys = friendship::friends(db, member.as_str()).await?;
+                let keys = friendship::friends(&deployment.reads, member.as_str()).await?;
                 let mut friends: Vec<MemberId> =
                     keys.iter().map(|key| MemberId::new(key)).collect::<ranking::Result<_>>()?;
                 friends.sort_unstable();

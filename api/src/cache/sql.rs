@@ -24,9 +24,20 @@ pub const FRESH: Duration = Duration::from_millis(250);
 /// The number of change counters, which keys share by hash.
 const COUNTERS: usize = 1024;
 
+/// The connections that values are read by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// Those of look-ups, which writes need, too. One that gets no answer in time tells that SQL is
+    /// away.
+    LookUps,
+    /// Those of reads, which other reads may keep busy.
+    Reads,
+}
+
 /// A cache of values from SQL, by key.
 pub struct SqlCache<K, V> {
     values: Cache<K, Value<V>>,
+    lane: Lane,
     health: Arc<Health>,
     hasher: RandomState,
     changes: Vec<AtomicU64>,
@@ -50,10 +61,11 @@ where
     V: Clone + Send + Sync + 'static,
 {
     /// Starts empty, and keeps values up to a total weight.
-    pub fn new(health: &Arc<Health>, weight_max: u64, weigh: fn(&V) -> u32) -> Self {
+    pub fn new(health: &Arc<Health>, lane: Lane, weight_max: u64, weigh: fn(&V) -> u32) -> Self {
         let weigher = move |_: &K, value: &Value<V>| value.last.as_ref().map_or(1, weigh);
         Self {
             values: Cache::builder().max_capacity(weight_max).weigher(weigher).build(),
+            lane,
             health: health.clone(),
             hasher: RandomState::new(),
             changes: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
@@ -110,7 +122,11 @@ where
         // The read may miss changes made after this point.
         let changes = self.changes_of(key).load(Ordering::Acquire);
         let began = Instant::now();
-        let error = match self.health.sql.ask(read).await {
+        let answer = match self.lane {
+            Lane::LookUps => self.health.sql.ask(read).await,
+            Lane::Reads => self.health.sql.read(read).await,
+        };
+        let error = match answer {
             Ok(value) => {
                 return Value {
                     last: Some(value),

@@ -175,7 +175,7 @@ async fn is_special(service: &Service, principal: &Principal) -> bool {
     let Ok(own) = MemberId::new(own) else {
         return false;
     };
-    let Ok((friends, _)) = app.friends.of(&app.deployment.lookups, &own).await else {
+    let Ok((friends, _)) = app.friends.of(&app.deployment, &own).await else {
         return true;
     };
     let is_for_friends =

@@ -64,7 +64,7 @@ impl BatchFn<Place, RankingRead> for FriendRankingBatch {
 }
 
 async fn friends(app: &SharedApp, member: &MemberId) -> Vec<(MemberId, FriendsRead)> {
-    vec![(member.clone(), app.friends.of(&app.deployment.lookups, member).await)]
+    vec![(member.clone(), app.friends.of(&app.deployment, member).await)]
 }
 
 async fn ranking(app: &SharedApp, place: &Place) -> Vec<(Place, RankingRead)> {
@@ -72,7 +72,7 @@ async fn ranking(app: &SharedApp, place: &Place) -> Vec<(Place, RankingRead)> {
 }
 
 async fn ranked(app: &SharedApp, place: &Place) -> RankingRead {
-    let (friends, good_until) = app.friends.of(&app.deployment.lookups, &place.key).await?;
+    let (friends, good_until) = app.friends.of(&app.deployment, &place.key).await?;
     let mut members = friends.to_vec();
     members.push(place.key.clone());
     let keys = app.reader.rank_keys(&place.standings, &members).await?;
