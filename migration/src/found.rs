@@ -8,7 +8,7 @@ use sea_orm_migration::sea_orm::{ConnectionTrait, DbBackend, Statement};
 /// short has it too, and a column that no other program's table of that name has.
 const MARK: (&str, &str) = ("deployment", "dedup_hours");
 
-/// The table that names the applied steps. To list them makes it, in any database.
+/// The table that names the applied steps. A start that was killed may have made it alone.
 const STEPS: &str = "seaql_migrations";
 
 /// The tables of a database that Laurel did not make.

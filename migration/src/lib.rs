@@ -183,15 +183,16 @@ pub fn tables() -> Vec<String> {
 /// # Errors
 /// If no step is applied, or the step cannot be reverted.
 pub async fn down(db: &DatabaseConnection) -> Result<(), DbErr> {
-    Migrator::down(db, Some(1)).await
+    Migrator::down(db, Some(1)).await.map_err(named)
 }
 
-/// The name of each step, and its state: applied or pending.
+/// The name of each step, and its state: applied or pending. It writes nothing, so that it needs no
+/// right to.
 ///
 /// # Errors
 /// If the database does not answer, or has steps that this version does not know.
 pub async fn status(db: &DatabaseConnection) -> Result<Vec<(String, String)>, DbErr> {
-    let steps = Migrator::get_migration_with_status(db).await.map_err(named)?;
+    let steps = Migrator::get_migration_with_status_read_only(db).await.map_err(named)?;
     Ok(steps.iter().map(|step| (step.name().to_owned(), step.status().to_string())).collect())
 }
 

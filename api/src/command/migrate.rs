@@ -42,7 +42,8 @@ pub async fn run(command: MigrateCommand) -> Result<()> {
             }
         }
         MigrateCommand::TimeZones(sql) => {
-            let db = connect(&sql).await?;
+            sql.log.start("info")?;
+            let db = sql.sql.connect().await?;
             let Some(row) = deployment::find(&db).await? else {
                 bail!(
                     "there is no deployment in this database: expected one that `laurel serve` made"

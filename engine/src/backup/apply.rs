@@ -11,6 +11,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use entity::access_token;
 use entity::deployment as deployment_row;
 use entity::error::{Result, is_missing_table};
 use entity::history::log_cursor;
@@ -147,7 +148,13 @@ async fn fill(
     }
     match deployment_row::find(db).await {
         Err(error) if is_missing_table(&error) => {}
-        Ok(None) if !is_transactional => {}
+        // Commands make tokens before there is a deployment.
+        Ok(None) if !is_transactional => match access_token::list(db).await {
+            Ok(tokens) if !tokens.is_empty() => {
+                return Err(not_empty("an access token in the database").into());
+            }
+            _ => {}
+        },
         Ok(_) => return Err(not_empty("a deployment in the database").into()),
         Err(error) => return Err(error.into()),
     }

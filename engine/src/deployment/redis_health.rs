@@ -60,9 +60,11 @@ impl RedisHealth {
 
     /// Notes the states of partitions: the probe calls it, and nothing else.
     pub fn note(&self, found: impl IntoIterator<Item = (PartitionNo, State)>) {
-        let (mut count, mut changed) = (0, false);
+        let away = |states: &[State]| states.iter().filter(|state| **state != State::Here).count();
+        let (mut count, mut count_before, mut changed) = (0, 0, false);
         self.states.send_if_modified(|states| {
             let before = states.clone();
+            count_before = away(states);
             for (no, state) in found {
                 let was = std::mem::replace(&mut states[usize::from(no.0)], state);
                 changed |= (was == State::Here) != (state == State::Here);
@@ -70,12 +72,15 @@ impl RedisHealth {
                     self.returns.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            count = states.iter().filter(|state| **state != State::Here).count();
+            count = away(states);
             *states != before
         });
         match (changed, count) {
             (false, _) => {}
             (true, 0) => tracing::info!("Redis answers: reads are answered from it again"),
+            (true, partitions) if partitions < count_before => {
+                tracing::info!(partitions, "Redis is back for some partitions, and others wait");
+            }
             (true, partitions) => {
                 tracing::warn!(
                     partitions,

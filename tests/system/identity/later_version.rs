@@ -125,6 +125,7 @@ async fn a_newer_schema_is_refused_in_words() {
         for arguments in [
             &["serve", "--listen", "127.0.0.1:0"][..],
             &["migrate", "status"],
+            &["migrate", "time-zones"],
             &["backup", "create", &backup],
         ] {
             let mut command = deployment.api(arguments);

@@ -172,6 +172,22 @@ async fn an_apply_that_fails_half_way_leaves_no_row_on_mariadb() {
     check_half_way(Sql::Mariadb).await;
 }
 
+/// MariaDB keeps the tables of an apply that was killed, in which a command can make a token.
+#[tokio::test]
+async fn tables_of_mariadb_that_have_a_token_alone_are_not_empty() {
+    let (deployment, api) = archived(Sql::Mariadb).await;
+    drop(api);
+    let path = deployment.path("backup");
+    deployment.api_output(&["backup", "create", &path]).await;
+    let other = Deployment::new(Sql::Mariadb, Redis::Own).await;
+    other.admin_token().await;
+    let applied = apply(&other, &path).await;
+    let said = String::from_utf8_lossy(&applied.stderr);
+    assert_eq!(applied.status.code(), Some(1), "{said}");
+    let words = "there is an access token in the database: expected an empty database";
+    assert!(said.contains(words), "{said}");
+}
+
 /// A backup that is killed has not its name yet, and none that was killed before its manifest
 /// applies. The next command needs no clearing.
 #[tokio::test]

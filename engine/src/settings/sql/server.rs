@@ -16,8 +16,46 @@ use super::connection::{guarded, in_session, limited};
 use crate::settings::redacted::Redacted;
 
 /// The accepted forms of URLs.
-const POSTGRES_EXPECTED: &str = "postgres://user:password@host:port/name; in a password write / as %2F, # as %23, ? as %3F, @ as %40";
-const MYSQL_EXPECTED: &str = "mysql://user:password@host:port/name; in a password write / as %2F, # as %23, ? as %3F, @ as %40";
+const POSTGRES_EXPECTED: &str = "postgres://user:password@host:port/name; in a password write / as %2F, # as %23, ? as %3F, @ as %40; sslmode is disable, allow, prefer, require, verify-ca or verify-full";
+const MYSQL_EXPECTED: &str = "mysql://user:password@host:port/name; in a password write / as %2F, # as %23, ? as %3F, @ as %40; ssl-mode is DISABLED, PREFERRED, REQUIRED, VERIFY_CA or VERIFY_IDENTITY";
+
+/// The parameters that sqlx knows. It passes over others, such as a misspelt mode of encryption.
+const POSTGRES_PARAMETERS: [&str; 18] = [
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
+const MYSQL_PARAMETERS: [&str; 14] = [
+    "sslmode",
+    "ssl-mode",
+    "sslca",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "charset",
+    "collation",
+    "statement-cache-capacity",
+    "socket",
+    "timezone",
+    "time-zone",
+];
 
 /// The accepted ways to a server on another machine.
 const POSTGRES_ENCRYPTION_EXPECTED: &str = "sslmode=verify-full, with the authority's file as sslrootcert, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read; without them passwords and scores may go in clear text";
@@ -54,8 +92,19 @@ pub(super) fn options(
     match url.split_once(':').map(|(kind, _)| kind) {
         Some("postgres" | "postgresql") => postgres(url, limits, allow_cleartext),
         Some("mysql" | "mariadb") => mysql(url, limits, allow_cleartext),
-        _ => Err(refused(url, "sqlite://, postgres:// or mysql://")),
+        _ => Err(refused(url, "sqlite://, postgres://, mysql:// or mariadb://")),
     }
+}
+
+/// Checks that a URL has no other parameters than these.
+fn check_parameters(url: &str, known: &[&str]) -> Result<(), Error> {
+    let (_, parameters) = url.split_once('?').unwrap_or_default();
+    let pairs = parameters.split('&').filter(|pair| !pair.is_empty());
+    let mut names = pairs.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+    if names.all(|name| known.contains(&name) || name.starts_with("options[")) {
+        return Ok(());
+    }
+    Err(refused(url, &format!("no other parameters than {}", known.join(", "))))
 }
 
 /// The reason why no connection to a server was to be had, from one more try to reach its address;
@@ -88,6 +137,7 @@ fn postgres(url: &str, limits: Limits, allow_cleartext: bool) -> Result<ConnectO
     let Ok(server) = url.parse::<PgConnectOptions>() else {
         return Err(refused(url, POSTGRES_EXPECTED));
     };
+    check_parameters(url, &POSTGRES_PARAMETERS)?;
     let is_encrypted = matches!(
         server.get_ssl_mode(),
         PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull
@@ -109,6 +159,7 @@ fn mysql(url: &str, limits: Limits, allow_cleartext: bool) -> Result<ConnectOpti
     let Some(server) = server.filter(|server| server.get_database().is_some()) else {
         return Err(refused(url, MYSQL_EXPECTED));
     };
+    check_parameters(url, &MYSQL_PARAMETERS)?;
     let is_encrypted = matches!(
         server.get_ssl_mode(),
         MySqlSslMode::Required | MySqlSslMode::VerifyCa | MySqlSslMode::VerifyIdentity
