@@ -20,7 +20,7 @@ const COSTLY: &str = "{ boards(first: 1000) { nodes { slug title } } }";
 /// Costly queries of one client: those beyond the burst take more than half a minute of the rate.
 const QUERIES: usize = 10;
 
-/// The longest time that a client is told to wait for the next of them.
+/// The longest `Retry-After` that the server may give for one of them.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// A client at 127.0.0.`host`.
