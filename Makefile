@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run analytics install check ingest test test-all test-redis brokers test-brokers test-kafka test-lake test-schemathesis test-spark deb test-deb faults soak bench lint advisories build node web
+.PHONY: help run analytics install check ingest test test-all test-redis brokers test-brokers test-kafka test-lake test-schemathesis test-later test-spark deb test-deb faults soak bench lint advisories build node web
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 PREFIX ?= $(HOME)/.cargo
@@ -149,6 +149,16 @@ test-deb: deb ## installs the package in a view of this machine of which nothing
 	$(call install,curl,curl,curl)
 	tests/packages/deb.sh "$$(ls -t "$(PACKAGES)"/*.deb | head -n 1)"
 
+# Cargo puts both programs at the same path, so the later one is moved away.
+test-later: ## a program of a later version beside this one: neither loses what the other writes
+	@$(call install,redis-server,redis-server,redis)
+	$(postgresql)
+	$(mariadb)
+	cargo build --locked --workspace --features api/later
+	mv "$(CARGO_TARGET_DIR)/debug/laurel" "$(CARGO_TARGET_DIR)/debug/laurel-later"
+	cargo build --locked --workspace
+	LAUREL_TEST_LATER="$(CARGO_TARGET_DIR)/debug/laurel-later" LAUREL_TEST_BUILT=1 LAUREL_TEST_ALL=1 cargo test --locked -p tests --test system -- later_version
+
 check: ## format, lints, unit and property tests: a minute or two once built
 	@$(python)
 	cargo fmt --check
@@ -279,7 +289,7 @@ faults: ## every fault under load; F=power_cut RUNS=200 SEED=1 for some, SOAK=36
 soak: ## an hour of random faults on three processes; SOAK=600 for ten minutes
 	@$(MAKE) faults SOAK="$(or $(SOAK),3600)"
 
-bench: $(if $(filter-out queues,$(PART)),,brokers) ## costs measured on this machine; PART=windows, serving, peers, history, boards, persister, import, folds, attacks, siege, live, season, away, queues or giant for one part
+bench: $(if $(filter-out queues,$(PART)),,brokers) ## costs measured on this machine; PART=windows, serving, peers, history, boards, persister, import, folds, attacks, siege, live, season, away, queues, versions or giant for one part
 	@$(call install,redis-server,redis-server,redis)
 	@$(call install,wrk,wrk,wrk)
 	$(postgresql)

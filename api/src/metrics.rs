@@ -74,6 +74,8 @@ pub struct Metrics {
     pub points_under_way: Gauge,
     /// The requests that wait to be executed.
     pub requests_waiting: Gauge,
+    /// Requests that were refused for what others ask, or their client did.
+    pub requests_refused: Refused,
     errors: HashMap<&'static str, Counter>,
 }
 
@@ -106,6 +108,25 @@ impl Submissions {
             unavailable: outcome("unavailable"),
             unknown: outcome("unknown"),
         }
+    }
+}
+
+/// Requests that were refused, by reason.
+pub struct Refused {
+    /// Their client had spent its rate of reads.
+    pub reads: Counter,
+    /// Their client had spent its rate of changes.
+    pub changes: Counter,
+    /// Too many requests waited already.
+    pub busy: Counter,
+}
+
+impl Refused {
+    fn new(registry: &mut Registry) -> Self {
+        let refused: Family<Label, Counter> =
+            registered(registry, "requests_refused", "Requests that were refused, by reason");
+        let reason = |reason| refused.get_or_create_owned(&[("reason", reason)]);
+        Self { reads: reason("reads"), changes: reason("changes"), busy: reason("busy") }
     }
 }
 
@@ -191,6 +212,7 @@ impl Metrics {
         );
         let requests_waiting =
             registered(&mut registry, "requests_waiting", "Requests that wait to be executed");
+        let requests_refused = Refused::new(&mut registry);
         let (commit_seconds, commit_scores) =
             (seconds(), Histogram::new(exponential_buckets(1.0, 4.0, 6)));
         registry.register(
@@ -217,6 +239,7 @@ impl Metrics {
             webhooks: Webhooks::new(&mut registry),
             points_under_way,
             requests_waiting,
+            requests_refused,
             errors: ErrorCode::items()
                 .iter()
                 .map(|code| {

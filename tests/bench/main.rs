@@ -1,5 +1,5 @@
 //! `make bench`: the cost of operations, against its own redis-server and SQLite file. It asserts
-//! nothing about time.
+//! nothing about time, but for what attacks take of the processors.
 //!
 //! | module | has |
 //! |---|---|
@@ -18,6 +18,7 @@
 //! | [`live`] | subscribers of one board beside writers: commit to socket, memory of a socket |
 //! | [`season`] | the end of a season of a million members |
 //! | [`away`] | what readers wait for while Redis is away |
+//! | [`versions`] | a request in several versions of the server, in turns |
 //! | [`queues`] | scores from queues, beside `submitScores` |
 //! | [`server`] | the server and its load generator |
 //! | [`chart`] | latency over size, drawn |
@@ -54,6 +55,7 @@ mod server;
 mod serving;
 mod siege;
 mod stores;
+mod versions;
 
 use std::time::Instant;
 
@@ -138,6 +140,10 @@ async fn main() {
     }
     if asked("queues") {
         queues::measure(scale, &mut figures).await;
+    }
+    // It compares programs that its environment names.
+    if parts.iter().any(|part| part == "versions") && cfg!(target_os = "linux") {
+        versions::measure().await;
     }
     // It needs engines that are large, so it must be asked for by name.
     if parts.iter().any(|part| part == "folds") {

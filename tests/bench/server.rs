@@ -33,6 +33,16 @@ function done(summary, latency)
 end
 "#;
 
+/// Words of the schema, and those of its first edition.
+pub(crate) const FIRST_WORDS: [(&str, &str); 6] = [
+    ("standings(of:{", "standings("),
+    ("}){", "){"),
+    ("entry(member:", "rank(member:"),
+    ("entries(members:", "ranks(members:"),
+    ("entries(boards:", "ranks(boards:"),
+    (",includeMissing:true", ""),
+];
+
 /// A running `api serve`; killed when dropped.
 pub(crate) struct Server {
     child: Child,
@@ -85,6 +95,21 @@ pub(crate) fn program(stores: &Stores, name: &str) -> Command {
     command
 }
 
+/// Starts a server, and waits until it is ready; returns its process and its address.
+pub(crate) async fn listen(mut serve: Command) -> (Child, String) {
+    let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let url =
+        lines.by_ref().find_map(|line| Some(line.ok()?.strip_prefix("Laurel is on ")?.to_owned()));
+    std::thread::spawn(move || lines.for_each(drop));
+    let url = url.expect("the server says where it is");
+    let ready = format!("{url}/readyz");
+    while !reqwest::get(&ready).await.is_ok_and(|answer| answer.status().is_success()) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    (child, url)
+}
+
 impl Server {
     /// Starts one with further settings, and waits until it is ready.
     pub(crate) async fn start(stores: &Stores, settings: &[(&str, &str)]) -> Self {
@@ -93,35 +118,10 @@ impl Server {
             .output()
             .expect("`make bench` builds the api");
         let token = String::from_utf8(token.stdout).unwrap().trim().to_owned();
-        let mut child = program(stores, SERVER)
-            .arg("serve")
-            .envs(settings.iter().copied())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let url = lines
-            .by_ref()
-            .find_map(|line| Some(line.ok()?.strip_prefix("Laurel is on ")?.to_owned()));
-        std::thread::spawn(move || lines.for_each(drop));
-        let server = Self {
-            child,
-            url: url.expect("the server says where it is"),
-            token,
-            client: reqwest::Client::new(),
-            dir: stores.dir().to_owned(),
-        };
-        let ready = format!("{}/readyz", server.url);
-        while !server
-            .client
-            .get(&ready)
-            .send()
-            .await
-            .is_ok_and(|answer| answer.status().is_success())
-        {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        server
+        let mut serve = program(stores, SERVER);
+        serve.arg("serve").envs(settings.iter().copied());
+        let (child, url) = listen(serve).await;
+        Self { child, url, token, client: reqwest::Client::new(), dir: stores.dir().to_owned() }
     }
 
     /// Its process.

@@ -99,14 +99,15 @@ impl Api {
     /// Like [`Self::start`], by a command that becomes the process.
     pub async fn start_command(deployment: &Arc<Deployment>, command: Command) -> Self {
         let token = deployment.admin_token().await.to_owned();
-        let api = Self::started(deployment, command, token).await;
+        let api = Self::spawn_command(deployment, usual(command), token).await;
         api.wait_until_ready().await;
         api
     }
 
     /// Starts a process with a token of the caller's, and waits until it prints its address.
     pub async fn spawn(deployment: &Arc<Deployment>, arguments: &[&str], token: String) -> Self {
-        Self::started(deployment, deployment.api(&[&["serve"], arguments].concat()), token).await
+        let command = deployment.api(&[&["serve"], arguments].concat());
+        Self::spawn_command(deployment, usual(command), token).await
     }
 
     /// Like [`Self::spawn`], with a copy of the program.
@@ -116,25 +117,25 @@ impl Api {
         arguments: &[&str],
         token: String,
     ) -> Self {
-        let usual = deployment.api(&[]);
+        let given = deployment.api(&[]);
         let mut command = Command::new(program);
         command.arg("serve").args(arguments);
-        for (name, value) in usual.get_envs() {
+        for (name, value) in given.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
-        Self::started(deployment, command, token).await
+        Self::spawn_command(deployment, usual(command), token).await
     }
 
-    async fn started(deployment: &Arc<Deployment>, mut command: Command, token: String) -> Self {
+    /// Like [`Self::spawn`], by a command that becomes the process, with its own settings alone.
+    pub async fn spawn_command(
+        deployment: &Arc<Deployment>,
+        mut command: Command,
+        token: String,
+    ) -> Self {
         let (log, printed) = (deployment.new_file("log"), deployment.new_file("out"));
-        for (name, value) in USUAL {
-            if command.get_envs().all(|(given, _)| given != name) {
-                command.env(name, value);
-            }
-        }
         let child = command
             .env("LAUREL_LISTEN", "127.0.0.1:0")
             .stdout(File::create(&printed).unwrap())
@@ -275,6 +276,16 @@ impl Api {
     pub async fn wait_until_stopped(mut self) -> ExitStatus {
         until("api serve stops", async || self.child.try_wait().unwrap()).await
     }
+}
+
+/// A command with those of the usual settings that it does not have.
+fn usual(mut command: Command) -> Command {
+    for (name, value) in USUAL {
+        if command.get_envs().all(|(given, _)| given != name) {
+            command.env(name, value);
+        }
+    }
+    command
 }
 
 /// A client with a deadline: a request to a process that is killed at that instant may be neither

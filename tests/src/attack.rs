@@ -7,7 +7,7 @@
 //! | [`request`] | one hostile request, and its answer |
 //! | [`socket`] | a raw connection |
 //! | [`boards`] | boards large enough to be costly |
-//! | [`documents`], [`introspection`], [`echoes`], [`cost`] | hostile requests by their kind |
+//! | [`documents`], [`introspection`], [`echoes`], [`cost`], [`late_events`] | hostile requests by their kind |
 //!
 //! The requests are those of a security review and their neighbors. The tests judge them, and
 //! `make bench PART=attacks` prints what they cost.
@@ -17,6 +17,7 @@ pub mod cost;
 pub mod documents;
 pub mod echoes;
 pub mod introspection;
+pub mod late_events;
 pub mod process;
 pub mod request;
 pub mod socket;
@@ -87,9 +88,19 @@ impl Attacked {
 
     /// Measures a process that runs.
     pub async fn of(api: Api, deployment: &Arc<Deployment>) -> Self {
-        let processes = [api.pid(), deployment.redis_pid().await].map(Process::of);
-        let client = client(2 * PATIENCE);
-        Self { api, client, processes: processes.into() }
+        let redis_pid = deployment.redis_pid().await;
+        Self::with_redis(api, redis_pid)
+    }
+
+    /// Measures a process that runs, and this process of Redis.
+    pub fn with_redis(api: Api, redis_pid: u32) -> Self {
+        let processes = [api.pid(), redis_pid].map(Process::of).into();
+        Self { api, client: client(2 * PATIENCE), processes }
+    }
+
+    /// True while all processes run.
+    pub fn is_running(&self) -> bool {
+        self.processes.iter().all(Process::is_running)
     }
 
     /// The time of the processors that all processes have taken.

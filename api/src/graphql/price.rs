@@ -28,11 +28,14 @@ const GUARDS: u64 = 3;
 const COUNT: u64 = 2;
 
 /// The entries before a place, counted in a shard; where ties go by member, in a run of equal keys.
-const PLACE: u64 = 1;
+const PLACE: u64 = 2;
 const PLACE_IN_RUN: u64 = 4;
 
 /// An entry of a page.
 const ENTRY: u64 = 2;
+
+/// The entries around a place, in each shard.
+const AROUND: u64 = 12;
 
 /// A member that is looked up by its key.
 const MEMBER: u64 = 6;
@@ -41,7 +44,7 @@ const MEMBER: u64 = 6;
 const SEARCH_ROUND_TRIPS: u64 = 8;
 
 /// The entries and counts of a search for a position, in each shard.
-const SEARCH: u64 = 24;
+const SEARCH: u64 = 12;
 
 /// A distinct score that a dense rank passes, and one that SQL looks up.
 const SCORE: u64 = 2;
@@ -49,7 +52,7 @@ const SCORE_OF_ROWS: u64 = 20;
 
 /// A friend in a list, and in a ranking.
 const FRIEND: u64 = 1;
-const RANKED_FRIEND: u64 = 1;
+const RANKED_FRIEND: u64 = 2;
 
 /// A SELECT, and a row of its answer.
 const SELECT: u64 = 80;
@@ -230,7 +233,7 @@ pub(crate) fn around(app: &App, read: &Standings, others: usize) -> u64 {
     let read_around = match (others, is_counted(app, read)) {
         (0, _) => 0,
         (_, true) => AROUND_SELECTS * SELECT,
-        (_, false) => shards(read) * (GUARDS + ENTRY),
+        (_, false) => shards(read) * AROUND,
     };
     MEMBER + shards(read) * place(read) + read_around + others as u64 * ENTRY
 }

@@ -10,6 +10,7 @@ use engine::settings::traces::SPANS;
 use tokio::sync::Notify;
 
 use crate::error::{Error, ErrorCode, Result};
+use crate::metrics::METRICS;
 
 pub use budget::Budget;
 
@@ -160,6 +161,7 @@ impl<'a> Waiting<'a> {
         if before < admission.waiting_max && all <= admission.waiting_bytes_max {
             return Ok(place);
         }
+        METRICS.requests_refused.busy.inc();
         Err(Error::new(ErrorCode::Unavailable, "the server is busy; try again in a second"))
     }
 }

@@ -1,16 +1,18 @@
 //! The rates of clients: points of reads and changes in a second, by access token or by address.
 
+mod bucket;
+
 use std::net::IpAddr;
-use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use engine::settings::RateSettings;
-use governor::clock::Clock;
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
+
+use self::bucket::{Bucket, Spending};
+use crate::metrics::METRICS;
 
 /// The clients that have accounts. Beyond that, the one that has been away longest is forgotten.
 const CLIENTS_MAX: u64 = 50_000;
@@ -20,12 +22,6 @@ const ACCOUNT_AGE_MIN: Duration = Duration::from_secs(600);
 
 /// The addresses of which failed tokens are remembered.
 const FAILING_MAX: u64 = 10_000;
-
-/// A client is light as long as it spends no more than this part of the rate of reads.
-const LIGHT_PART: u32 = 20;
-
-/// How long a client may spend more than that before it is heavy, in seconds of that rate.
-const LIGHT_SECONDS: u32 = 2;
 
 /// A client, as it is counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -69,22 +65,6 @@ pub struct Account {
     writes: Option<Bucket>,
     /// `None` for an access token, which is never heavy, and if the rate of reads is not limited.
     spending: Option<Spending>,
-}
-
-/// The points that a client without an access token has spent beyond those that became good again
-/// since. Unlike a bucket, it grows while a client is over its limit: a client that goes on like
-/// that stays heavy.
-struct Spending {
-    spent: Mutex<(f64, Instant)>,
-    /// The points that become good in a second.
-    rate: f64,
-}
-
-struct Bucket {
-    limiter: DefaultDirectRateLimiter,
-    burst: u32,
-    /// The debt of the client, which it pays before anything else.
-    debt: AtomicU64,
 }
 
 impl Client {
@@ -176,7 +156,9 @@ impl Account {
     pub fn read(&self, points: u64) -> Result<bool, RetryAfter> {
         let is_heavy = self.note(points);
         if let Some(bucket) = &self.reads {
-            bucket.take(points)?;
+            bucket.take(points).inspect_err(|_| {
+                METRICS.requests_refused.reads.inc();
+            })?;
         }
         Ok(is_heavy)
     }
@@ -194,7 +176,10 @@ impl Account {
     /// # Errors
     /// When to try again, if the client has made as many as it may.
     pub fn write(&self, changes: u32) -> Result<(), RetryAfter> {
-        self.writes.as_ref().map_or(Ok(()), |bucket| bucket.take(changes.into()))
+        let taken = self.writes.as_ref().map_or(Ok(()), |bucket| bucket.take(changes.into()));
+        taken.inspect_err(|_| {
+            METRICS.requests_refused.changes.inc();
+        })
     }
 
     /// Takes changes that a write turned out to make besides. The client owes those that it lacks.
@@ -206,80 +191,14 @@ impl Account {
 
     /// Notes points that the client spends; returns true if it is heavy.
     fn note(&self, points: u64) -> bool {
-        self.spending
-            .as_ref()
-            .is_some_and(|spending| spending.add(points) > f64::from(LIGHT_SECONDS) * spending.rate)
-    }
-}
-
-impl Spending {
-    fn new(read_rate: u32) -> Option<Self> {
-        let rate = NonZeroU32::new(read_rate)?.get().div_ceil(LIGHT_PART).into();
-        Some(Self { spent: Mutex::new((0.0, Instant::now())), rate })
-    }
-
-    /// Adds to what the client has spent; returns the sum.
-    fn add(&self, points: u64) -> f64 {
-        let now = Instant::now();
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        let good = now.saturating_duration_since(spent.1).as_secs_f64() * self.rate;
-        // A minute is enough to become light again.
-        let sum = ((spent.0 - good).max(0.0) + points as f64).min(60.0 * self.rate);
-        *spent = (sum, now);
-        sum
-    }
-}
-
-impl Bucket {
-    /// `None` if the rate is not limited.
-    fn new((rate, burst): (u32, u32)) -> Option<Self> {
-        let quota = Quota::per_second(NonZeroU32::new(rate)?);
-        let limiter = RateLimiter::direct(quota.allow_burst(NonZeroU32::new(burst)?));
-        Some(Self { limiter, burst, debt: AtomicU64::new(0) })
-    }
-
-    fn take(&self, count: u64) -> Result<(), RetryAfter> {
-        if count == 0 {
-            return Ok(());
-        }
-        // Of two requests at once, the second finds no debt.
-        if self.debt.load(Ordering::SeqCst) > 0 {
-            let owed = self.debt.swap(0, Ordering::SeqCst);
-            let part = owed.min(self.burst.into());
-            if let Err(wait) = self.take_now(part) {
-                self.add_debt(owed);
-                return Err(wait);
-            }
-            self.add_debt(owed - part);
-        }
-        self.take_now(count)
-    }
-
-    fn owe(&self, count: u64) {
-        if self.take(count).is_err() {
-            self.add_debt(count);
-        }
-    }
-
-    fn add_debt(&self, count: u64) {
-        let add = |debt: u64| Some(debt.saturating_add(count));
-        let _ = self.debt.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
-    }
-
-    fn take_now(&self, count: u64) -> Result<(), RetryAfter> {
-        let count = u32::try_from(count).unwrap_or(u32::MAX).min(self.burst);
-        let Some(count) = NonZeroU32::new(count) else { return Ok(()) };
-        match self.limiter.check_n(count) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(until)) => Err(RetryAfter(until.wait_time_from(self.limiter.clock().now()))),
-            // A burst always has room for itself.
-            Err(_) => Ok(()),
-        }
+        self.spending.as_ref().is_some_and(|spending| spending.add(points))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
 
     fn rates(read_rate: u32) -> Rates {
@@ -308,7 +227,7 @@ mod tests {
         account(2).read(600).unwrap();
         account(2).read_more(2000);
         assert!(account(2).read(1).is_err());
-        assert_eq!(account(2).reads.as_ref().unwrap().debt.load(Ordering::SeqCst), 2000);
+        assert_eq!(account(2).reads.as_ref().unwrap().debt(), 2000);
         account(4).read(1).unwrap();
         account(1).write(1000).unwrap();
         assert!(account(1).write(1).is_err());
@@ -366,16 +285,6 @@ mod tests {
             assert_eq!(is_heavy(&spender), becomes_heavy, "{spender:?}");
         }
         assert!(!is_heavy(&client(2)));
-    }
-
-    #[test]
-    fn a_heavy_client_becomes_light_again() {
-        let spending = Spending::new(20_000).unwrap();
-        spending.add(1_000_000_000);
-        let (sum, at) = *spending.spent.lock().unwrap();
-        assert!((sum - 60_000.0).abs() < 1.0);
-        *spending.spent.lock().unwrap() = (sum, at - Duration::from_secs(59));
-        assert!(spending.add(0) < 2000.0);
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub struct RequestLimits {
     #[arg(long, env = "LAUREL_VARIABLES_MAX", default_value_t = 64, value_name = "VARIABLES", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub variables_max: u32,
     /// The most values in all variables, those in lists and objects included.
-    #[arg(long, env = "LAUREL_VARIABLE_VALUES_MAX", default_value_t = 20_000, value_name = "VALUES", value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    #[arg(long, env = "LAUREL_VARIABLE_VALUES_MAX", default_value_t = 40_000, value_name = "VALUES", value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     pub variable_values_max: u32,
     /// The longest string of a query or its variables, in bytes.
     #[arg(long, env = "LAUREL_STRING_BYTES_MAX", default_value_t = 2048, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1024..=1 << 20))]

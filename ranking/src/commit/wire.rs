@@ -1,5 +1,7 @@
 //! The form of commits and events in the log.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 use super::content::{from_hex, to_hex};
@@ -72,8 +74,14 @@ const WIRE_VERSION_OF_ORIGINS: u8 = 4;
 /// The version of those with positions.
 const WIRE_VERSION_OF_POSITIONS: u8 = 5;
 
+/// What a program of a later version adds to those. The feature `later` plays one beside this one.
+const LATER: u8 = if cfg!(feature = "later") { 100 } else { 0 };
+
+/// The versions that this program reads.
+const OWN_VERSIONS: RangeInclusive<u8> = WIRE_VERSION..=WIRE_VERSION_OF_POSITIONS + LATER;
+
 fn wire_version(Commit { events, positions, .. }: &Commit) -> u8 {
-    if !positions.is_empty() {
+    let version = if !positions.is_empty() {
         WIRE_VERSION_OF_POSITIONS
     } else if events.iter().any(|event| event.origin.is_some()) {
         WIRE_VERSION_OF_ORIGINS
@@ -81,7 +89,8 @@ fn wire_version(Commit { events, positions, .. }: &Commit) -> u8 {
         WIRE_VERSION_OF_METADATA
     } else {
         WIRE_VERSION
-    }
+    };
+    version + LATER
 }
 
 /// The part of a commit's text that every version has.
@@ -115,8 +124,8 @@ impl Commit {
     /// this version, or of no program of Laurel.
     pub fn other_version(text: &str) -> Option<u64> {
         let wire: AnyWire = serde_json::from_str(text).ok()?;
-        let own = u64::from(WIRE_VERSION)..=u64::from(WIRE_VERSION_OF_POSITIONS);
-        Some(wire.v).filter(|version| !own.contains(version))
+        let is_own = |version| u8::try_from(version).is_ok_and(|of| OWN_VERSIONS.contains(&of));
+        Some(wire.v).filter(|version| !is_own(*version))
     }
 
     /// Reads its text in the log, and checks that its id follows from its content.
@@ -126,10 +135,12 @@ impl Commit {
     pub fn from_log(seq: u64, text: &str) -> Result<Self> {
         let wire: CommitWire = serde_json::from_str(text)
             .map_err(|error| Error::corrupt(format!("log entry {seq}: {error}")))?;
-        if !(WIRE_VERSION..=WIRE_VERSION_OF_POSITIONS).contains(&wire.v) {
+        if !OWN_VERSIONS.contains(&wire.v) {
             return Err(Error::corrupt(format!(
-                "log entry {seq} has version {}; this program reads {WIRE_VERSION} to {WIRE_VERSION_OF_POSITIONS}",
-                wire.v
+                "log entry {seq} has version {}; this program reads {} to {}",
+                wire.v,
+                OWN_VERSIONS.start(),
+                OWN_VERSIONS.end()
             )));
         }
         let events = wire.ev.into_iter().map(EventWire::into_event).collect::<Result<_>>()?;

@@ -8,8 +8,9 @@ use crate::id::{BoardNo, PartitionNo};
 use crate::window::ListedPeriod;
 use std::collections::BTreeSet;
 
-/// The most periods read in one round trip.
+/// The most periods read in one round trip, and the fewest: some of them may have no entry.
 const PERIODS_MAX: usize = 500;
+const PERIODS_MIN: usize = 8;
 
 /// The most periods of a shard in one round trip that counts them.
 const COUNTED_MAX: usize = 5000;
@@ -52,8 +53,9 @@ impl Store {
     }
 
     /// Up to `limit` periods with entries of the board, segment and window of these standings,
-    /// whatever their own period. Two round trips for each 500 listed periods: a `ZRANGE` by start
-    /// for each shard, then an `EXISTS` for each period and shard.
+    /// whatever their own period. Two round trips for as many listed periods as are asked for, 500
+    /// at most: a `ZRANGE` by start for each shard, then an `EXISTS` for each period and shard.
+    /// Where some have no entries, two more for twice as many.
     pub async fn periods(
         &self,
         standings: &Standings,
@@ -61,8 +63,10 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<ListedPeriod>> {
         let (mut found, mut range) = (vec![], range);
+        let mut count = limit.clamp(PERIODS_MIN, PERIODS_MAX);
         loop {
-            let listed = merged(self.lists_of_periods(standings, range, PERIODS_MAX).await?, range);
+            let listed = merged(self.lists_of_periods(standings, range, count).await?, range);
+            count = (2 * count).min(PERIODS_MAX);
             let Some(last) = listed.last() else {
                 return Ok(found);
             };

@@ -31,7 +31,7 @@ pub const FRIENDS: [usize; 2] = [5000, 1000];
 const START_MS: i64 = 1_735_689_600_000;
 
 /// An hour, in milliseconds.
-const HOUR_MS: i64 = 3_600_000;
+const HOUR_MS: usize = 3_600_000;
 
 /// The pairs of one command.
 const PAIRS: usize = 1000;
@@ -48,24 +48,43 @@ pub async fn build(api: &Api) {
     for slug in ["big", "big16", "tie"] {
         fill(api.deployment(), slug).await;
     }
-    let hours = (0..HOURS).map(|hour| (key(hour % 100), START_MS + hour as i64 * HOUR_MS));
-    score(api, "hour", hours).await;
-    let events = (0..EVENTS).map(|event| (key(0), START_MS + event as i64 * 1000));
-    score(api, "events", events).await;
+    for (slug, scores) in histories() {
+        for some in scores.chunks(PAIRS) {
+            let told = submit(api, slug, json!(some)).await;
+            assert_eq!(told["accepted"], some.len(), "{slug}");
+        }
+    }
 }
 
 /// Creates the boards, empty: echoes need no more.
 pub async fn create(api: &Api) {
+    for input in inputs() {
+        api.create_board(input).await;
+    }
+}
+
+/// The boards.
+pub fn inputs() -> [Value; 5] {
     let daily = json!([{ "name": "daily" }]);
-    for input in [
+    [
         json!({ "slug": "big", "windows": daily, "segmentBy": ["region"] }),
         json!({ "slug": "big16", "shards": 16, "windows": daily }),
         json!({ "slug": "tie", "shards": 16, "tieBreak": "MEMBER" }),
         json!({ "slug": "hour", "windows": [{ "name": "hourly" }] }),
         json!({ "slug": "events" }),
-    ] {
-        api.create_board(input).await;
-    }
+    ]
+}
+
+/// The scores of the boards `hour` and `events`.
+pub fn histories() -> [(&'static str, Vec<Value>); 2] {
+    let score = |member: usize, after_ms: usize| {
+        let at = jiff::Timestamp::from_millisecond(START_MS + after_ms as i64).unwrap();
+        json!({ "member": key(member), "score": 1, "at": at.to_string() })
+    };
+    [
+        ("hour", (0..HOURS).map(|hour| score(hour % 100, hour * HOUR_MS)).collect()),
+        ("events", (0..EVENTS).map(|event| score(0, event * 1000)).collect()),
+    ]
 }
 
 /// Puts an entry of each member into the all-time standings of a board: with one score for all of
@@ -129,18 +148,4 @@ pub async fn befriend(deployment: &Deployment) {
         db.execute_raw(insert).await.unwrap();
     }
     db.close().await.unwrap();
-}
-
-/// Submits a score of 1 for each of these members and times.
-async fn score(api: &Api, board: &str, scores: impl Iterator<Item = (String, i64)>) {
-    let scores: Vec<Value> = scores
-        .map(|(member, at_ms)| {
-            let at = jiff::Timestamp::from_millisecond(at_ms).unwrap().to_string();
-            json!({ "member": member, "score": 1, "at": at })
-        })
-        .collect();
-    for some in scores.chunks(PAIRS) {
-        let told = submit(api, board, json!(some)).await;
-        assert_eq!(told["accepted"], some.len(), "{board}");
-    }
 }

@@ -1,6 +1,8 @@
 //! The counts that Linux keeps for a process: time of the processors, and memory.
 
 use std::fmt;
+use std::fs::DirEntry;
+use std::path::Path;
 use std::time::Duration;
 
 /// The unit of times in `/proc`, on every Linux: `USER_HZ`.
@@ -45,6 +47,14 @@ impl Process {
         Self(pid)
     }
 
+    /// True until it ends.
+    pub fn is_running(&self) -> bool {
+        let stat = std::fs::read_to_string(self.path("stat"));
+        stat.is_ok_and(|text| {
+            text.rsplit_once(") ").is_some_and(|(_, words)| !words.starts_with('Z'))
+        })
+    }
+
     /// The time that it has taken on the processors so far.
     pub fn cpu(&self) -> Duration {
         let text = self.read("stat");
@@ -60,12 +70,12 @@ impl Process {
         std::fs::write(self.path("clear_refs"), "5").unwrap();
     }
 
-    /// The greatest memory since the last reset.
+    /// The greatest memory since the last reset; 0 of a process that ends.
     pub fn peak_bytes(&self) -> u64 {
         self.status("VmHWM:")
     }
 
-    /// The memory of now.
+    /// The memory of now; 0 of a process that ends.
     pub fn resident_bytes(&self) -> u64 {
         self.status("VmRSS:")
     }
@@ -81,8 +91,8 @@ impl Process {
     fn status(&self, name: &str) -> u64 {
         let text = self.read("status");
         let line = text.lines().find_map(|line| line.strip_prefix(name));
-        let kib: u64 = line.unwrap().trim_end_matches("kB").trim().parse().unwrap();
-        kib << 10
+        let kib = line.map(|line| line.trim_end_matches("kB").trim().parse::<u64>().unwrap());
+        kib.unwrap_or_default() << 10
     }
 
     fn read(&self, file: &str) -> String {
@@ -93,4 +103,15 @@ impl Process {
     fn path(&self, file: &str) -> String {
         format!("/proc/{}/{file}", self.0)
     }
+}
+
+/// The redis-server whose socket lies in a directory.
+pub fn redis_in(directory: &Path) -> Option<u32> {
+    let directory = directory.to_str().unwrap();
+    let pid = |entry: DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+    let is_redis = |pid: &u32| {
+        let title = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        title.contains("redis-server") && title.contains(directory)
+    };
+    std::fs::read_dir("/proc").unwrap().flatten().filter_map(pid).find(is_redis)
 }

@@ -92,6 +92,12 @@ impl Attack {
         Self { as_admin: true, ..self }
     }
 
+    /// With other words in its body.
+    pub fn in_words(&self, words: &[(&str, &str)]) -> Self {
+        let replace = |body: String, (word, other): &(&str, &str)| body.replace(word, other);
+        Self { body: words.iter().fold(self.body.clone(), replace), ..self.clone() }
+    }
+
     /// True if a server may refuse the body unread.
     pub fn is_long(&self) -> bool {
         self.body.len() > LONG_BYTES

@@ -7,6 +7,12 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
+/// The beginning of a request.
+pub const HALF: &str = "POST /graphql HTTP/1.1\r\nHost: 127.0.0.1\r\nX-a: ";
+
+/// Connections of one address, fewer than it may hold.
+const OF_ADDRESS: usize = 50;
+
 /// An open connection.
 pub struct Socket(TcpStream);
 
@@ -69,4 +75,30 @@ pub fn head(length: usize) -> String {
         "POST /graphql HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n\
             content-length: {length}\r\n\r\n"
     )
+}
+
+/// Connects from several addresses in turn, and sends something on each connection; those that the
+/// server refuses are left out.
+pub async fn connect(url: &str, count: usize, text: &str) -> Vec<Socket> {
+    let mut sockets = vec![];
+    for number in 0..count {
+        let host = 2 + number / OF_ADDRESS;
+        if let Ok(mut socket) = Socket::connect(url, host as u8).await {
+            socket.send(text).await;
+            sockets.push(socket);
+        }
+    }
+    sockets
+}
+
+/// Crowds of connections that begin a request and go no further: what each of them sends, and how
+/// many there are.
+pub fn slow() -> [(&'static str, usize, String); 5] {
+    [
+        ("bodies that stop after 400 KB", 200, head(500_000) + &"x".repeat(400_000)),
+        ("bodies that do not begin", 200, head(500_000)),
+        ("headers of 400 KB", 100, format!("{HALF}{}", "x".repeat(400_000))),
+        ("half a header", 200, HALF.to_owned()),
+        ("nothing", 200, String::new()),
+    ]
 }

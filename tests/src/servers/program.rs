@@ -46,6 +46,24 @@ pub fn signal(name: &str, pid: u32) {
     assert!(status.success(), "signal {name} to {pid}");
 }
 
+/// A command that becomes another one within limits of the system, each an option of `ulimit`.
+pub fn limited(command: &Command, limits: &[&str]) -> Command {
+    let mut limited = Command::new("sh");
+    let limits: String = limits.iter().map(|limit| format!("ulimit {limit}; ")).collect();
+    limited.arg("-c").arg(format!("{limits}exec \"$0\" \"$@\""));
+    limited.arg(command.get_program()).args(command.get_args());
+    if let Some(directory) = command.get_current_dir() {
+        limited.current_dir(directory);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    limited
+}
+
 /// The directory of the programs for this test's profile. Builds them unless `make` did so.
 fn programs() -> PathBuf {
     let this = std::env::current_exe().unwrap();
@@ -85,7 +103,12 @@ fn build(directory: &Path) {
 
 /// A command of one of them, without the settings of this process.
 pub fn command(program: &str) -> Command {
-    let mut command = Command::new(PROGRAMS.get_or_init(programs).join(program));
+    command_at(&PROGRAMS.get_or_init(programs).join(program))
+}
+
+/// A command of the program at a path, without the settings of this process.
+pub fn command_at(path: &Path) -> Command {
+    let mut command = Command::new(path);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("LAUREL_") {
             command.env_remove(name);

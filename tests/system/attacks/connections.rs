@@ -1,6 +1,5 @@
 //! Connections that take and give nothing, or nearly nothing: they end, and others are served.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -9,9 +8,10 @@ use tests::api::Api;
 use tests::api::metrics::metrics_of;
 use tests::attack::process::Process;
 use tests::attack::request::Attack;
-use tests::attack::socket::{Socket, head};
+use tests::attack::socket::{HALF, Socket, connect, head, slow};
 use tests::attack::{Attacked, GROWTH_BYTES_MAX, UNRATED, boards};
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::servers::program::limited;
 use tests::wait::{PATIENCE, until_within};
 
 /// Times that a test can wait for.
@@ -30,17 +30,11 @@ const SHORT: [(&str, &str); 7] = [
 /// The time in which a server with these settings ends a connection, and a busy machine beside it.
 const END_MAX: Duration = Duration::from_secs(15);
 
-/// The beginning of a request.
-const HALF: &str = "POST /graphql HTTP/1.1\r\nHost: 127.0.0.1\r\nX-a: ";
-
 /// The connections that the server closed as their clients took no answer.
 const CLOSED_FOR_STALL: &str = "laurel_connections_closed_total{reason=\"write\"}";
 
 /// The connections that the system could not give.
 const REFUSED_BY_SYSTEM: &str = "laurel_connections_refused_total{reason=\"system\"}";
-
-/// Connections of one address, fewer than it may hold.
-const OF_ADDRESS: usize = 50;
 
 /// A question that a server answers at once.
 fn small() -> Attack {
@@ -51,40 +45,11 @@ async fn short() -> Attacked {
     Attacked::start_with(&[&UNRATED[..], &SHORT].concat()).await
 }
 
-/// A command that runs another one with so many open files at most.
-fn with_files(command: &Command, files: u64) -> Command {
-    let mut limited = Command::new("sh");
-    limited.arg("-c").arg(format!("ulimit -n {files}; exec \"$0\" \"$@\""));
-    limited.arg(command.get_program()).args(command.get_args());
-    limited.current_dir(command.get_current_dir().unwrap());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => limited.env(name, value),
-            None => limited.env_remove(name),
-        };
-    }
-    limited
-}
-
 /// Lets a running process open files below this number only; returns the limit before.
 fn limit_files(pid: u32, files: Option<u64>) -> Option<u64> {
     let pid = Pid::from_raw(pid.cast_signed());
     let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
     prlimit(pid, Resource::Nofile, Rlimit { current: files, maximum }).unwrap().current
-}
-
-/// Connects from several addresses in turn, and sends something on each connection; those that the
-/// server refuses are left out.
-async fn connect(url: &str, count: usize, text: &str) -> Vec<Socket> {
-    let mut sockets = vec![];
-    for number in 0..count {
-        let host = 2 + number / OF_ADDRESS;
-        if let Ok(mut socket) = Socket::connect(url, host as u8).await {
-            socket.send(text).await;
-            sockets.push(socket);
-        }
-    }
-    sockets
 }
 
 /// Checks that the server has closed each of the connections, soon.
@@ -107,7 +72,7 @@ async fn idle_connections_leave_room_for_others() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let mut command = deployment.api(&["serve"]);
     command.envs([&UNRATED[..], &SHORT].concat());
-    let api = Api::start_command(&deployment, with_files(&command, files)).await;
+    let api = Api::start_command(&deployment, limited(&command, &[&format!("-n {files}")])).await;
     let server = Attacked::of(api, &deployment).await;
     let attacking = async {
         let sockets = connect(server.api.url(), count, HALF).await;
@@ -164,19 +129,9 @@ async fn one_address_cannot_hold_all_connections() {
 async fn slow_requests_end_and_hold_little() {
     let server = short().await;
     let url = server.api.url();
-    let body = format!("{}{}", head(500_000), "x".repeat(400_000));
-    let no_body = head(500_000);
-    let long_header = format!("{HALF}{}", "x".repeat(400_000));
-    let kinds: [(&str, usize, &str); 5] = [
-        ("bodies that stop after 400 KB", 200, &body),
-        ("bodies that do not begin", 200, &no_body),
-        ("headers of 400 KB", 100, &long_header),
-        ("half a header", 200, HALF),
-        ("nothing", 200, ""),
-    ];
-    for (what, count, text) in kinds {
+    for (what, count, text) in slow() {
         let attacking = async {
-            let sockets = connect(url, count, text).await;
+            let sockets = connect(url, count, &text).await;
             let reply = server.send(&small()).await.unwrap();
             assert_eq!(reply.faults(small().outcome), [""; 0], "beside {what}");
             check_closed(sockets, what).await;

@@ -69,6 +69,25 @@ fn large() -> Vec<Attack> {
     ]
 }
 
+/// A board whose scores have metadata and attributes, and 1,000 of them with all they may have.
+fn whole_scores() -> (Value, Value) {
+    let segments = ["device", "guild", "league"];
+    let board = json!({ "slug": "whole", "decimals": 2, "metadata": true, "segmentBy": segments });
+    let score = |number: usize| {
+        json!({
+            "member": key(number), "score": "12.50", "at": "2026-01-02T03:04:05.678Z",
+            "eventId": format!("{number:08}-0000-4000-8000-000000000000"),
+            "metadata": { "replay": format!("r{number}"), "level": 7 },
+            "attributes": segments.map(|name| json!({ "name": name, "value": "v".repeat(20) })),
+            "position": { "partition": 0, "offset": number.to_string(), "index": 0 },
+        })
+    };
+    let scores: Vec<Value> = (0..1000).map(score).collect();
+    let source = json!({ "name": "queue" });
+    let input = json!({ "board": "whole", "scores": scores, "ack": "DURABLE", "source": source });
+    (board, input)
+}
+
 /// Walks through all friends of the first member in pages of 1,000.
 async fn walk(api: &Api, text: &str, pointer: &str) -> usize {
     let (mut friends, mut after) = (0, Value::Null);
@@ -100,6 +119,11 @@ async fn honest_clients_are_served() {
         "query($after:String){{board(slug:\"big\"){{standings{{friends(member:\"m00000\",includeSelf:false,first:1000,after:$after){{{pages} nodes{{position entry{{rank score}}}}}}}}}}}}"
     );
     assert_eq!(walk(&server.api, &ranked, "/board/standings/friends").await, FRIENDS[0]);
+    let (board, whole) = whole_scores();
+    server.api.create_board(board).await;
+    let text = "mutation($i: SubmitScoresInput!) { submitScores(input: $i) { accepted } }";
+    let told = server.api.data(text, json!({ "i": whole })).await;
+    assert_eq!(told["submitScores"]["accepted"], 1000);
     server.withstands(&large()).await;
     // A school behind one address, all of it at once.
     let burst = stream::iter(0..100).map(async |number| {

@@ -7,6 +7,7 @@ use futures::future::join_all;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, header};
 use serde_json::{Value, json};
 use tests::api::Api;
+use tests::api::metrics::metrics_of;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::SUBMIT_SCORES;
 
@@ -55,6 +56,12 @@ async fn check_limited(answer: Response) -> Duration {
     Duration::from_secs(wait)
 }
 
+/// The requests that the metrics count as refused for a reason.
+async fn refused_requests(api: &Api, reason: &str) -> usize {
+    let name = format!("laurel_requests_refused_total{{reason=\"{reason}\"}}");
+    metrics_of(api).await[&name] as usize
+}
+
 async fn is_served(request: RequestBuilder) -> bool {
     request.send().await.unwrap().status() == StatusCode::OK
 }
@@ -66,6 +73,7 @@ async fn a_client_beyond_its_rate_of_reads_comes_again_when_it_was_told_to() {
     let (greedy, other) = (client_at(2), client_at(3));
     let refused = exhaust(&api, &greedy, |_, request| request).await;
     assert!(!refused.is_empty() && refused.len() < QUERIES, "{} are refused", refused.len());
+    assert_eq!(refused_requests(&api, "reads").await, refused.len());
     let mut wait = Duration::ZERO;
     for answer in refused {
         wait = wait.max(check_limited(answer).await);
@@ -93,6 +101,7 @@ async fn scores_beyond_the_rate_of_writes_are_refused_whole() {
     };
     assert_eq!(submit(0, 600).await, [""; 0]);
     assert_eq!(submit(1, 600).await, ["RATE_LIMITED"]);
+    assert_eq!(refused_requests(&api, "changes").await, 1);
     let size = api.data("{ board(slug: \"b\") { standings { size } } }", json!({})).await;
     assert_eq!(size["board"]["standings"]["size"], 600, "none of the refused scores counts");
     assert_eq!(submit(2, 1).await, [""; 0]);

@@ -110,6 +110,63 @@ async fn log_entries_of_a_later_version_are_held_until_their_program_comes() {
         .await;
 }
 
+/// The version of an entry that the program of the feature `later` writes.
+const LATER_ENTRY: &str = "version 102";
+
+/// Runs where `LAUREL_TEST_LATER` names a program of a later version, as `make test-later` does.
+#[tokio::test]
+async fn a_program_of_a_later_version_beside_this_one_loses_nothing() {
+    let Ok(later) = std::env::var("LAUREL_TEST_LATER") else {
+        println!("not run: make test-later runs it");
+        return;
+    };
+    for sql in Sql::all() {
+        let deployment = Deployment::new(sql, Redis::Own).await;
+        let ours = Api::start(&deployment).await;
+        ours.create_board(json!({ "slug": "b" })).await;
+        submit_durably(&ours, "b", json!([{ "member": "ann", "score": 1 }])).await;
+        // All of it is in one partition. The later program leaves the log to ours, which cannot
+        // read the entry, and both go on to write.
+        let token = deployment.admin_token().await.to_owned();
+        let beside = Api::spawn_program(&deployment, &later, &["--no-workers"], token.clone());
+        let theirs = beside.await;
+        theirs.wait_until_ready().await;
+        for (api, score) in [(&theirs, 10), (&ours, 100), (&theirs, 1000)] {
+            let told = submit(api, "b", json!([{ "member": "ann", "score": score }])).await;
+            assert_eq!(told["accepted"], 1, "{told}");
+        }
+        let top = "{ board(slug: \"b\") { standings { entry(member: \"ann\") { score } } } }";
+        for api in [&ours, &theirs] {
+            let data = api.data(top, json!({})).await;
+            assert_eq!(data["board"]["standings"]["entry"]["score"], "1111");
+        }
+        let says = async || ours.log().contains(LATER_ENTRY).then_some(());
+        until("the log names the version", says).await;
+        let count = "SELECT CAST(COUNT(*) AS BIGINT) FROM score_event";
+        assert_eq!(deployment.number(count).await, 1, "ours wrote what it cannot read");
+        // Ours restarts as well, and holds what it finds.
+        drop(ours);
+        let held = Api::spawn(&deployment, &[], token.clone()).await;
+        let says = async || held.log().contains(LATER_ENTRY).then_some(());
+        until("the log names the version", says).await;
+        drop(held);
+        drop(theirs);
+        let theirs = Api::spawn_program(&deployment, &later, &[], token).await;
+        theirs.wait_until_ready().await;
+        until("all events are in SQL", async || {
+            (deployment.number(count).await == 4).then_some(())
+        })
+        .await;
+        theirs.stop().await;
+        // SQL has it all, so the older program may come back.
+        let ours = Api::start(&deployment).await;
+        submit_durably(&ours, "b", json!([{ "member": "ann", "score": 10_000 }])).await;
+        let data = ours.data(top, json!({})).await;
+        assert_eq!(data["board"]["standings"]["entry"]["score"], "11111");
+        check_diff(&deployment);
+    }
+}
+
 #[tokio::test]
 async fn a_newer_schema_is_refused_in_words() {
     for sql in Sql::all() {

@@ -8,8 +8,9 @@ use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
 use tests::api::Api;
-use tests::api::submission::submit_durably;
+use tests::api::submission::{submit, submit_durably};
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::documents::REMOVE_ENTRY;
 use tests::servers::command_counts::{counts, reset_counts};
 
 /// How many members are looked up.
@@ -143,6 +144,34 @@ async fn a_page_with_its_size_is_one_range_and_one_count() {
         &counts,
         &[("zrange", 1), ("zcard", 1), ("zmscore", 0), ("zrank", 0), ("zcount", 0), ("evalsha", 0)],
     );
+}
+
+#[tokio::test]
+async fn a_page_of_periods_looks_at_few_more_than_it_has() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let api = Api::start_with(&deployment, &["--no-workers"]).await;
+    api.create_board(json!({ "slug": "b", "windows": [{ "name": "hourly" }] })).await;
+    let score = |hour: i64| {
+        let at = jiff::Timestamp::from_second(1_735_689_600 + hour * 3600).unwrap().to_string();
+        // The last hundred hours are those of one member alone.
+        json!({ "member": if hour < 600 { "ann" } else { "bob" }, "score": 1, "at": at })
+    };
+    let scores: Vec<Value> = (0..700).map(score).collect();
+    assert_eq!(submit(&api, "b", json!(scores)).await["accepted"], 700);
+    let text = "{ board(slug: \"b\") {
+        periods(window: \"hourly\", first: 1) { nodes { label } }
+    } }";
+    let label = async || {
+        let data = api.data(text, json!({})).await;
+        data["board"]["periods"]["nodes"][0]["label"].as_str().unwrap().to_owned()
+    };
+    reset_counts(&deployment).await;
+    assert_eq!(label().await, "2025-01-30T03+00:00");
+    check(&counts(&deployment).await, &[("zrange", 1), ("exists", 8)]);
+    // Periods without an entry are passed over, however many there are.
+    let removed = api.data(REMOVE_ENTRY, json!({ "board": "b", "member": "bob" })).await;
+    assert_eq!(removed["removeEntry"]["removed"], true);
+    assert_eq!(label().await, "2025-01-25T23+00:00");
 }
 
 /// How many friends a member has, of whom a page is read.

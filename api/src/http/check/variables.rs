@@ -213,7 +213,7 @@ mod tests {
         let keys =
             |count: usize, bytes: usize| serde_json::json!({ "v": vec!["x".repeat(bytes); count] });
         assert_eq!(refusal(query, keys(1000, 128)), None);
-        assert!(refusal(query, keys(20_001, 1)).unwrap().contains("20000 values"));
+        assert!(refusal(query, keys(40_001, 1)).unwrap().contains("40000 values"));
         assert!(refusal(query, keys(1, 2049)).unwrap().contains("2049 bytes"));
     }
 }
