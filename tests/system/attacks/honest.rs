@@ -72,7 +72,7 @@ fn large() -> Vec<Attack> {
 /// A board whose scores have metadata and attributes, and 1,000 of them with all they may have.
 fn whole_scores() -> (Value, Value) {
     let segments = ["device", "guild", "league"];
-    let board = json!({ "slug": "whole", "decimals": 2, "metadata": true, "segmentBy": segments });
+    let board = json!({ "slug": "whole", "decimals": 2, "maxScore": "1000", "metadata": true, "segmentBy": segments });
     let score = |number: usize| {
         json!({
             "member": key(number), "score": "12.50", "at": "2026-01-02T03:04:05.678Z",
