@@ -149,8 +149,10 @@ async fn a_page_with_its_size_is_one_range_and_one_count() {
 #[tokio::test]
 async fn a_page_of_periods_looks_at_few_more_than_it_has() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
-    let api = Api::start_with(&deployment, &["--no-workers"]).await;
+    let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "hourly" }] })).await;
+    api.stop().await;
+    let api = Api::start_with(&deployment, &["--no-workers"]).await;
     let score = |hour: i64| {
         let at = jiff::Timestamp::from_second(1_735_689_600 + hour * 3600).unwrap().to_string();
         // The last hundred hours are those of one member alone.
