@@ -56,7 +56,7 @@ async fn what_was_done_is_counted() {
     assert!(measured["laurel_graphql_seconds_count{operation=\"query\"}"] >= 1.0);
     assert!(measured["laurel_cache_lookups_total{cache=\"pages\",outcome=\"miss\"}"] >= 1.0);
     // No labels name boards or members.
-    assert!(measured.len() < 300, "{}", measured.len());
+    assert!(measured.len() < 320, "{}", measured.len());
 }
 
 #[tokio::test]
