@@ -23,6 +23,9 @@ use crate::wait::until;
 pub const SETTINGS: [(&str, &str); 2] =
     [("LAUREL_WEBHOOK_ALLOW", "127.0.0.0/8"), ("LAUREL_WEBHOOK_RETRY_MS", "20")];
 
+/// The most requests in a row that fail by chance. The pause after each is twice the one before.
+const FAILURES_MAX: u32 = 6;
+
 const CREATE: &str = "
     mutation($input: CreateWebhookInput!) { createWebhook(input: $input) {
         secret webhook { id }
@@ -83,11 +86,16 @@ impl Receiver {
         let url = format!("http://{}/hooks", listener.local_addr().unwrap());
         let (state, manner) =
             (Arc::new(Mutex::new(State::default())), Arc::new(Mutex::new(manner)));
-        let rng = Arc::new(Mutex::new(seeded()));
+        let (mut rng, mut in_a_row) = (seeded(), 0);
+        let failing = Arc::new(Mutex::new(move || {
+            let fails = in_a_row < FAILURES_MAX && rng.random_bool(0.5);
+            in_a_row = if fails { in_a_row + 1 } else { 0 };
+            fails
+        }));
         let (of_state, of_manner) = (state.clone(), manner.clone());
         let answer = move |headers: HeaderMap, body: Bytes| {
             let manner = *of_manner.lock().unwrap();
-            let fails = rng.lock().unwrap().random_bool(0.5);
+            let fails = failing.lock().unwrap()();
             let state = of_state.clone();
             async move { answer(&state, manner, fails, &headers, &body).await }
         };

@@ -18,6 +18,7 @@ use crate::board::season;
 use crate::deployment::Deployment;
 use crate::job::{self, Begun};
 use crate::seal;
+use crate::webhook::ended::GRACE_MS;
 use entity::board::{self, WindowRow, WindowState, windows_text};
 use entity::error::{Error, Result};
 
@@ -37,8 +38,9 @@ pub struct Changed {
 /// `all`, with the past periods that they retain where the client says so.
 ///
 /// Present windows stay as they are, new ones are to be filled, and those that are not listed are
-/// to be dropped. A window of attempts goes with the window that it counts. `None` if nothing
-/// changes.
+/// to be dropped. A window of attempts goes with the window that it counts. Where a new rolling
+/// window is made of periods that are sealed, its base and all that is made of it are filled anew,
+/// as if they were dropped and added. `None` if nothing changes.
 ///
 /// # Errors
 /// `Invalid` for a new window of a board with archived events, as it could not be filled. `Corrupt`
@@ -46,6 +48,7 @@ pub struct Changed {
 pub fn change(
     row: &board::Model,
     windows: &BTreeMap<Window, Option<u32>>,
+    now_ms: i64,
 ) -> Result<Option<Changed>> {
     let generation = row.generation.unsigned_abs() + 1;
     let (mut rows, mut known, mut changes) = (vec![], BTreeSet::new(), false);
@@ -56,15 +59,20 @@ pub fn change(
         None => needed.contains(&window),
     };
     let is_hidden = |window: Window| !shown.contains(&window);
-    let mut retains = false;
+    let anew = to_fill_anew(row, &shown, now_ms)?;
+    let (mut retains, mut retained) = (false, BTreeMap::new());
     for mut window in row.window_rows()? {
         let named: Window = window.name.parse()?;
         if window.state != WindowState::Dropped {
-            known.insert(named);
-            if !is_needed(named) {
+            retained.insert(named, window.retained());
+            if !is_needed(named) || anew.contains(&named) {
                 window.state = WindowState::Dropped;
                 changes = true;
-            } else if window.hidden != is_hidden(named) {
+                rows.push(window);
+                continue;
+            }
+            known.insert(named);
+            if window.hidden != is_hidden(named) {
                 window.hidden = is_hidden(named);
                 changes = true;
             }
@@ -77,18 +85,21 @@ pub fn change(
         }
         rows.push(window);
     }
-    for &window in &needed {
-        if window == Window::All || known.contains(&window) {
-            continue;
-        }
-        if row.archived_before_ms.is_some() {
-            return Err(ranking::Error::Invalid(format!(
-                "invalid window \"{window}\": expected only windows that the board has, as it has archived events and a new window could not be filled"
-            ))
-            .into());
-        }
+    let added: Vec<Window> = needed
+        .into_iter()
+        .filter(|window| *window != Window::All && !known.contains(window))
+        .collect();
+    let first = added.iter().find(|window| !anew.contains(window));
+    if let (Some(window), Some(_)) = (first, row.archived_before_ms) {
+        return Err(ranking::Error::Invalid(format!(
+            "invalid window \"{window}\": expected only windows that the board has, as it has archived events and a new window could not be filled"
+        ))
+        .into());
+    }
+    for window in added {
         let mut new = WindowRow::new(window, generation, WindowState::Filling);
-        let retain = windows.get(&window).copied().flatten();
+        let asked = windows.get(&window).copied().flatten();
+        let retain = asked.or(retained.get(&window).copied().filter(|_| anew.contains(&window)));
         new.retain = retain.unwrap_or(new.retain);
         new.hidden = is_hidden(window);
         rows.push(new);
@@ -96,6 +107,34 @@ pub fn change(
     }
     let changed = Changed { windows: rows, generation: generation - u32::from(!changes) };
     Ok((changes || retains).then_some(changed))
+}
+
+/// The bases of new rolling windows that have sealed periods which those cover, and the rolling
+/// windows that are made of them. The steps of a rolling window take what leaves it from Redis.
+fn to_fill_anew(
+    row: &board::Model,
+    shown: &BTreeSet<Window>,
+    now_ms: i64,
+) -> Result<BTreeSet<Window>> {
+    let (board, mut present) = (row.to_ranking()?, BTreeSet::new());
+    for window in row.window_rows()?.iter().filter(|row| row.state != WindowState::Dropped) {
+        present.insert(window.name.parse::<Window>()?);
+    }
+    let mut anew = BTreeSet::new();
+    for new in shown.difference(&present) {
+        let Some(rolling) = new.rolling() else { continue };
+        let base = rolling.base();
+        let sealed = board.sealed(base);
+        let begun_ms = now_ms.saturating_sub(GRACE_MS).max(0);
+        let covered = new.period_at(begun_ms, &board.rules.calendar)?;
+        if covered.start_ms < sealed.sealing_before_ms {
+            let is_made_of = |window: &Window| {
+                *window == base || window.rolling().is_some_and(|of| of.base() == base)
+            };
+            anew.extend(present.iter().copied().filter(is_made_of));
+        }
+    }
+    Ok(anew)
 }
 
 /// Those of some boards, by number, that have windows to fill or drop; and the error of the last

@@ -10,6 +10,7 @@ use ranking::window::seal::{NEVER_MS, RETAIN_MAX, kept_from_ms};
 use super::BOARDS_MAX;
 use crate::board::agenda::{AT_ONCE_MS, Agenda, Work};
 use crate::deployment::Deployment;
+use crate::webhook::ended::GRACE_MS;
 use entity::board::{self, WindowRow};
 use entity::error::Result;
 
@@ -106,8 +107,7 @@ pub(super) async fn outlook(
             let open = Open::read(deployment, &board, window.name.parse()?, now_ms).await?;
             *before_ms = open.from_ms.min(*before_ms);
             if *before_ms <= window.sealed().sealing_before_ms {
-                // Rolling windows that are not at the present yet will need less.
-                times.extend((!open.is_rolled).then_some(AT_ONCE_MS));
+                times.extend(open.next_ms);
                 continue;
             }
         }
@@ -119,10 +119,12 @@ pub(super) async fn outlook(
 /// The periods of a window that are still needed.
 struct Open {
     /// The instant from which on they are: a rolling window needs its last begun period and all
-    /// after it; its base window needs all that this period covers. In Unix milliseconds.
+    /// after it; its base window needs all that this period covers, and all that the present one
+    /// covers, with which the series of a segment may begin. In Unix milliseconds.
     from_ms: i64,
-    /// True if the rolling windows concerned have begun the present period everywhere.
-    is_rolled: bool,
+    /// The instant of the next look if they are all that is left, in Unix milliseconds: at once
+    /// while a rolling window has not begun the present period everywhere.
+    next_ms: Option<i64>,
 }
 
 impl Open {
@@ -134,21 +136,33 @@ impl Open {
     ) -> Result<Self> {
         // The attempts of a period count for as long as its scores do.
         let window = window.of_periods();
-        let mut open = Self { from_ms: i64::MAX, is_rolled: true };
+        let mut open = Self { from_ms: i64::MAX, next_ms: None };
         let is_made_of = |other: &Window| match other.rolling() {
             Some(rolling) => *other == window || rolling.base() == window,
             None => false,
         };
-        if !board.rules.windows.iter().any(is_made_of) {
+        let calendar = &board.rules.calendar;
+        let rolling: Vec<Window> = board.rules.windows.iter().copied().filter(is_made_of).collect();
+        if rolling.is_empty() {
             return Ok(open);
+        }
+        // A submission that is under way begins a series with the period of its own instant.
+        let begun_ms = now_ms.saturating_sub(GRACE_MS).max(0);
+        for present in rolling.iter().filter(|rolling| **rolling != window) {
+            let present = present.period_at(begun_ms, calendar)?;
+            open.from_ms = open.from_ms.min(present.start_ms);
+            let next_ms = present.end_ms.map(|end_ms| end_ms.saturating_add(GRACE_MS));
+            open.next_ms = open.next_ms.into_iter().chain(next_ms).min();
         }
         for partition in deployment.partitions_of(board) {
             let marks = partition.rolls(board.no).await?;
-            for &rolling in board.rules.windows.iter().filter(|other| is_made_of(other)) {
+            for &rolling in &rolling {
                 let suffix = format!(":{rolling}");
                 for (_, mark) in marks.iter().filter(|(name, _)| name.ends_with(&suffix)) {
-                    let begun = rolling.period_at(mark.begun_ms, &board.rules.calendar)?;
-                    open.is_rolled &= begun.end_ms.is_none_or(|end_ms| now_ms < end_ms);
+                    let begun = rolling.period_at(mark.begun_ms, calendar)?;
+                    if begun.end_ms.is_some_and(|end_ms| end_ms <= now_ms) {
+                        open.next_ms = Some(AT_ONCE_MS);
+                    }
                     open.from_ms = open.from_ms.min(match rolling == window {
                         true => begun.present_from_ms,
                         false => begun.start_ms,

@@ -108,6 +108,9 @@ async fn tell(
         told_period::settle(&deployment.db, told, (told.version, &told.digest)).await?;
         return Ok(());
     }
+    if board.sealed(window).is_moving(&period) {
+        return Ok(());
+    }
     let found = final_standings((deployment, reader), (row, &board), window, &period).await?;
     let digest = found.digest();
     if digest == told.digest {

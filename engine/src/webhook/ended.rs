@@ -153,7 +153,7 @@ impl Telling<'_> {
             } else if self.now_ms < final_ms {
                 return Ok(Some(final_ms));
             } else if until_ms.is_none_or(|until_ms| until_ms < end_ms) {
-                if !board.is_filled(window, &period) {
+                if !board.is_filled(window, &period) || board.sealed(window).is_moving(&period) {
                     return Ok(Some(self.now_ms + PERIOD_AGAIN_MS));
                 }
                 if asking().any(|of| of.periods_since_ms < final_ms) {

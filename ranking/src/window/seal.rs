@@ -34,6 +34,14 @@ impl Default for Sealed {
     }
 }
 
+impl Sealed {
+    /// True if a period is on its way to SQL: what comes late for it is in neither store until it is
+    /// there.
+    pub fn is_moving(self, period: &Period) -> bool {
+        (self.sealed_before_ms..self.sealing_before_ms).contains(&period.present_from_ms)
+    }
+}
+
 /// The instant at which the first period that a window keeps in Redis became the present one, in
 /// Unix milliseconds: the present period and `retain` before it stay. `None` if all periods stay.
 /// O(retain).

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::audit::of_command;
+use engine::board::windows;
 use engine::deployment::Deployment as Stores;
 use engine::history::amend::{Amended, Amendment, amend};
 use engine::partition::submit::Prepared;
@@ -28,6 +30,8 @@ use tokio::time::Instant;
 use crate::clock::DAY_MS;
 use crate::deployment::{Deployment, settle};
 
+const ROLLING: [&str; 8] = ["3h", "24h", "1d", "2d", "3d", "7d", "2w", "2mo"];
+
 const MEMBERS: [&str; 7] = ["a", "b", "c", "Z", "ü", "aa", "m"];
 
 /// A score that was accepted.
@@ -39,6 +43,16 @@ pub struct Scored {
     at_ms: i64,
     segments: Vec<String>,
     counts: bool,
+}
+
+/// A score to submit.
+#[derive(Debug, Clone, Default)]
+pub struct Reported<'a> {
+    pub member: &'static str,
+    pub score: i64,
+    /// `None` for the present.
+    pub at_ms: Option<i64>,
+    pub segments: &'a [&'a str],
 }
 
 /// A board at work, and all scores it accepted.
@@ -77,7 +91,7 @@ fn rules(rng: &mut impl Rng, zone: &str) -> Rules {
     let others = [Window::Hourly, Window::Daily, Window::Weekly];
     loop {
         let mut windows: Vec<Window> =
-            every.sample(rng, 2).map(|name| name.parse().unwrap()).collect();
+            ROLLING.sample(rng, 2).map(|name| name.parse().unwrap()).collect();
         windows.extend(others.sample(rng, 1));
         let direction = pick(rng, &[Direction::HighFirst, Direction::LowFirst]);
         let policies = [Policy::Sum, Policy::Sum, Policy::Best, Policy::Latest];
@@ -112,49 +126,73 @@ impl World {
     /// Creates a board with random rules in a time zone.
     pub async fn new(stores: &Stores, rng: &mut impl Rng, slug: &str, zone: &str) -> Self {
         let rules = rules(rng, zone);
-        let mut row = board::of_rules(slug, slug, &rules, zone, 0);
         let mut retained = BTreeMap::new();
         if rng.random_bool(0.5) {
             for &window in &rules.windows {
                 retained.insert(window, Some(rng.random_range(0..4)));
             }
         }
-        row.windows = board::windows_text(&board::first_windows(&rules, &retained));
+        Self::of(stores, slug, zone, &rules, &retained).await
+    }
+
+    /// Creates a board whose windows retain so many past periods.
+    pub async fn of(
+        stores: &Stores,
+        slug: &str,
+        zone: &str,
+        rules: &Rules,
+        retained: &BTreeMap<Window, Option<u32>>,
+    ) -> Self {
+        let mut row = board::of_rules(slug, slug, rules, zone, 0);
+        row.windows = board::windows_text(&board::first_windows(rules, retained));
         let row = board::insert(&stores.db, row).await.unwrap().unwrap();
         Self { stores: stores.clone(), board: row.to_ranking().unwrap(), scores: vec![], ids: 0 }
     }
 
     /// Submits a few scores, on time and late, in one batch.
     pub async fn play(&mut self, rng: &mut impl Rng, now_ms: i64) {
-        let partitions = self.stores.store.partitions();
-        let mut batches: BTreeMap<_, Vec<(Submission, &'static str)>> = BTreeMap::new();
+        let mut scores = vec![];
         for _ in 0..rng.random_range(1..6) {
-            let name = pick(rng, &MEMBERS);
-            let member = MemberId::new(name).unwrap();
             let late_ms = match rng.random_range(0..10) {
                 0..5 => None,
                 5..7 => Some(rng.random_range(0..DAY_MS)),
                 7..9 => Some(rng.random_range(0..14 * DAY_MS)),
                 _ => Some(rng.random_range(0..70 * DAY_MS)),
             };
-            self.ids += 1;
             let segments: &[&[&str]] = &[&[], &["region:eu"], &["region:ü:%"]];
-            let submission = Submission {
-                report: Report::Nothing,
-                board: self.board.clone(),
-                member: member.clone(),
+            scores.push(Reported {
+                member: pick(rng, &MEMBERS),
                 score: rng.random_range(-5..=5_i64).max(self.board.rules.min),
                 // A time ahead by less than the skew is taken as now.
                 at_ms: late_ms
                     .map(|late_ms| (now_ms - late_ms).max(0))
                     .or(rng.random_bool(0.2).then_some(now_ms + 900)),
+                segments: pick(rng, segments),
+            });
+        }
+        self.submit(&scores, now_ms).await;
+    }
+
+    /// Submits scores in one batch.
+    pub async fn submit(&mut self, scores: &[Reported<'_>], now_ms: i64) {
+        let partitions = self.stores.store.partitions();
+        let mut batches: BTreeMap<_, Vec<(Submission, &'static str)>> = BTreeMap::new();
+        for scored in scores {
+            let member = MemberId::new(scored.member).unwrap();
+            self.ids += 1;
+            let submission = Submission {
+                report: Report::Nothing,
+                board: self.board.clone(),
+                member: member.clone(),
+                score: scored.score,
+                at_ms: scored.at_ms,
                 event_id: Some(EventId::new(&self.ids.to_string()).unwrap()),
-                segments: pick(rng, segments).iter().map(ToString::to_string).collect(),
+                segments: scored.segments.iter().map(ToString::to_string).collect(),
                 metadata: None,
                 provenance: None,
             };
             let partition = partitions.of_member(&self.board, &member);
-            batches.entry(partition).or_default().push((submission, name));
+            batches.entry(partition).or_default().push((submission, scored.member));
         }
         for (partition, batch) in batches {
             let submissions = batch.iter().map(|(submission, _)| submission.clone()).collect();
@@ -222,6 +260,48 @@ impl World {
         } else {
             sealing.await.unwrap();
         }
+        self.read_board().await;
+    }
+
+    /// Adds a rolling window, or drops one.
+    pub async fn change_windows(&mut self, rng: &mut impl Rng, now_ms: i64) {
+        let shown = self.board.rules.shown().filter(|window| *window != Window::All);
+        let mut windows: BTreeMap<Window, Option<u32>> =
+            shown.map(|window| (window, None)).collect();
+        let changed: Window = pick(rng, &ROLLING).parse().unwrap();
+        if windows.remove(&changed).is_none() {
+            windows.insert(changed, rng.random_bool(0.5).then(|| rng.random_range(0..4)));
+        }
+        self.set_windows(&windows, now_ms).await;
+    }
+
+    /// Changes the windows, and waits until the board has them.
+    pub async fn set_windows(&mut self, windows: &BTreeMap<Window, Option<u32>>, now_ms: i64) {
+        let db = &self.stores.db;
+        let row = board::find(db, self.board.no.0).await.unwrap().unwrap();
+        let Some(changed) = windows::change(&row, windows, now_ms).unwrap() else { return };
+        let to = (board::windows_text(&changed.windows), changed.generation as i32);
+        let mut later = row.clone();
+        (later.windows, later.generation) = to.clone();
+        if later.to_ranking().is_err() {
+            // They do not fit beside the range and the ties.
+            return;
+        }
+        let change = board::Change { windows: Some(to), ..Default::default() };
+        let act = of_command("test", &self.stores.clock);
+        board::update(db, &row, change, &act).await.unwrap().unwrap();
+        loop {
+            let row = board::find(db, self.board.no.0).await.unwrap().unwrap();
+            if row.window_rows().unwrap().iter().all(board::WindowRow::is_settled) {
+                break;
+            }
+            windows::finish(&self.stores, &row).await.unwrap();
+        }
+        self.read_board().await;
+    }
+
+    /// Reads the board anew.
+    pub async fn read_board(&mut self) {
         let row = board::Entity::find_by_id(self.board.no.0);
         let row = row.one(&self.stores.db).await.unwrap().unwrap();
         self.board = row.to_ranking().unwrap();

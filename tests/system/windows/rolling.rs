@@ -2,12 +2,21 @@
 //! and seals run, are missed and are cut off anywhere, events come late, members are removed, and
 //! Redis is emptied.
 
-use rand::prelude::*;
+use std::collections::BTreeMap;
 
-use tests::boards::rolling::{World, pick, stores};
+use engine::deployment::Deployment as Stores;
+use engine::seal::seal;
+use rand::prelude::*;
+use ranking::board::Policy;
+use ranking::board::rules::{Rules, RulesInput};
+use ranking::window::Window;
+
+use tests::boards::rolling::{Reported, World, pick, stores};
 use tests::clock::DAY_MS;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::model::game::seeded;
+
+const HOUR_MS: i64 = DAY_MS / 24;
 
 /// Zones, and an instant some days before their clocks change.
 const ZONES: [(&str, &str); 6] = [
@@ -39,11 +48,12 @@ async fn rolling_windows_equal_all_their_events_at_every_step() {
                 _ => now_ms + rng.random_range(0..DAY_MS / 8),
             };
             stores.clock.set(now_ms);
-            match rng.random_range(0..14) {
+            match rng.random_range(0..15) {
                 0..7 => world.play(&mut rng, now_ms).await,
                 7..10 => world.roll(&mut rng, now_ms).await,
                 10 => world.take_back(&mut rng).await,
                 11..13 => world.seal(&mut rng, now_ms).await,
+                13 => world.change_windows(&mut rng, now_ms).await,
                 _ if rng.random_bool(0.3) => world.lose_redis().await,
                 _ => {}
             }
@@ -59,4 +69,64 @@ async fn rolling_windows_equal_all_their_events_at_every_step() {
             world.check(period.present_from_ms).await;
         }
     }
+}
+
+/// A board of sums whose hours leave Redis at once.
+async fn board_of_hours(stores: &Stores, slug: &str, rolling: &[&str]) -> World {
+    let mut windows = vec![Window::Hourly];
+    windows.extend(rolling.iter().map(|name| name.parse::<Window>().unwrap()));
+    let input = RulesInput { policy: Policy::Sum, max: 60, windows, ..Default::default() };
+    let rules = Rules::new(input).unwrap();
+    World::of(stores, slug, "UTC", &rules, &BTreeMap::from([(Window::Hourly, Some(0))])).await
+}
+
+/// Seals until nothing is due any more.
+async fn seal_all(world: &mut World, stores: &Stores, now_ms: i64) {
+    while seal(stores, now_ms).await.unwrap().windows > 0 {}
+    world.read_board().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_late_to_a_board_of_which_nobody_has_a_score_leaves_in_time() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let stores = stores(&deployment, 1).await;
+    let mut world = board_of_hours(&stores, "b", &["24h"]).await;
+    let start_ms = 10 * DAY_MS;
+    stores.clock.set(start_ms);
+    seal_all(&mut world, &stores, start_ms).await;
+    let at_ms = Some(start_ms - 12 * HOUR_MS);
+    // The first scores of all, and the first of a segment.
+    for segments in [&[][..], &["region:eu"]] {
+        world.submit(&[Reported { member: "a", score: 5, at_ms, segments }], start_ms).await;
+        // The sum of this one and what is left says when the first one leaves.
+        let present = Reported { member: "a", score: 1, at_ms: None, segments };
+        world.submit(&[present], start_ms).await;
+    }
+    for hours in 0..30 {
+        let now_ms = start_ms + hours * HOUR_MS;
+        stores.clock.set(now_ms);
+        seal_all(&mut world, &stores, now_ms).await;
+        world.check(now_ms).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rolling_window_is_made_of_periods_that_are_sealed() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let stores = stores(&deployment, 1).await;
+    let mut world = board_of_hours(&stores, "b", &["3h"]).await;
+    let start_ms = 10 * DAY_MS;
+    for hours in 0..40 {
+        let now_ms = start_ms + hours * HOUR_MS;
+        stores.clock.set(now_ms);
+        if hours == 12 {
+            let names = ["hourly", "3h", "24h"].map(|name| (name.parse().unwrap(), None));
+            world.set_windows(&BTreeMap::from(names), now_ms).await;
+        }
+        world.submit(&[Reported { member: "a", score: 1, ..Default::default() }], now_ms).await;
+        seal_all(&mut world, &stores, now_ms).await;
+        world.check(now_ms).await;
+    }
+    let hourly = world.board.sealed(Window::Hourly);
+    assert!(hourly.sealed_before_ms > start_ms, "the hours leave Redis again");
 }

@@ -198,12 +198,13 @@ pub(crate) async fn update(
     let db = &app.deployment.db;
     let windows = input.windows.as_deref().map(retained).transpose();
     let windows = windows.map_err(|error| error.within("input"))?;
+    let now_ms = app.deployment.clock.now_ms();
     for _ in 0..UPDATES_MAX {
         let row = board::of_slug(db, &input.slug).await?.ok_or_else(no_board)?;
         check_attempts(input.windows.as_deref().unwrap_or_default(), &row)
             .map_err(|error| error.within("input"))?;
-        let change =
-            change(&input, windows.as_ref(), &row).map_err(|error| error.within("input"))?;
+        let change = change(&input, windows.as_ref(), &row, now_ms)
+            .map_err(|error| error.within("input"))?;
         if change.windows.is_some() {
             check_none_under_way(&app.deployment).await?;
         }
@@ -222,10 +223,11 @@ fn change(
     input: &UpdateBoardInput,
     windows: Option<&BTreeMap<Window, Option<u32>>>,
     row: &board::Model,
+    now_ms: i64,
 ) -> crate::error::Result<board::Change> {
     let mut changed = board::Change::default();
     if let Some(windows) = windows
-        && let Some(change) = windows::change(row, windows)?
+        && let Some(change) = windows::change(row, windows, now_ms)?
     {
         if row.reshard.is_some() {
             return Err(ranking::Error::BoardHeld.into());
