@@ -87,7 +87,6 @@ pub fn pick<T: Clone>(rng: &mut impl Rng, from: &[T]) -> T {
 
 /// Random rules with some rolling windows.
 fn rules(rng: &mut impl Rng, zone: &str) -> Rules {
-    let every = ["3h", "24h", "1d", "2d", "3d", "7d", "2w", "2mo"];
     let others = [Window::Hourly, Window::Daily, Window::Weekly];
     loop {
         let mut windows: Vec<Window> =
