@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use ranking::attribute::{Attributes, REGION};
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
-use sea_orm::{ActiveValue::Set, QuerySelect};
+use sea_orm::{ActiveValue::Set, QueryOrder, QuerySelect};
 
 use self::visibility::Visibility;
 use crate::audit::Act;
@@ -98,6 +98,18 @@ pub struct Change {
 /// The row of a member.
 pub async fn find(db: &impl ConnectionTrait, key: &str) -> Result<Option<Model>, DbErr> {
     Entity::find_by_id(key).one(db).await
+}
+
+/// Locks the rows of members, in the order of their keys, until a transaction ends. Those who are
+/// unknown have none.
+pub(crate) async fn lock(db: &impl ConnectionTrait, keys: [&str; 2]) -> Result<(), DbErr> {
+    let rows = Entity::find()
+        .select_only()
+        .column(Column::Key)
+        .filter(Column::Key.is_in(keys))
+        .order_by_asc(Column::Key)
+        .lock_exclusive();
+    rows.into_tuple::<String>().all(db).await.map(drop)
 }
 
 /// The rows of some members; those that have none are absent.

@@ -34,7 +34,7 @@ const BATCH: usize = 1000;
 /// Requests in flight at once.
 const REQUESTS: usize = 32;
 
-/// How long a server rests before it is measured, and while it is.
+/// How long a server rests before it is measured, for every [`BOARDS`], and while it is.
 const REST: Duration = Duration::from_secs(20);
 
 /// The pause between two looks whether Redis is level again.
@@ -52,7 +52,7 @@ pub(crate) async fn measure(stores: Stores, scale: Scale, figures: &mut Figures)
     let began = Instant::now();
     let server = Server::start(&stores, &[("LAUREL_DIFF_AT", "off")]).await;
     add("start", "s", began.elapsed().as_secs_f64());
-    sleep(REST).await;
+    sleep(REST * (count / BOARDS).max(1) as u32).await;
     let process = Process::of(server.pid());
     let (before, began) = (process.cpu(), Instant::now());
     sleep(REST).await;

@@ -7,6 +7,7 @@ use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, Condition, QueryOrder, QuerySelect};
 
 use super::friendship;
+use crate::member;
 use crate::sql::{begin, insert_chunked};
 
 /// The most requests of a member that wait for an answer.
@@ -63,6 +64,7 @@ pub async fn ask(
 ) -> Result<Asked, DbErr> {
     let pair = ordered(asker, asked);
     let transaction = begin(db).await?;
+    member::lock(&transaction, [asker, asked]).await?;
     let row = request((asker, asked), now_ms);
     Entity::insert(row).on_conflict(known()).exec_without_returning(&transaction).await?;
     if friendship::are(&transaction, pair).await? {

@@ -5,6 +5,7 @@ use sea_orm::sea_query::OnConflict;
 use sea_orm::{ActiveValue::Set, Condition, QuerySelect};
 
 use super::friend_request;
+use crate::member;
 use crate::sql::{begin, insert_chunked};
 
 /// The most friends of one member.
@@ -59,6 +60,7 @@ pub async fn insert<'a>(
     friends_max: u64,
 ) -> Result<Option<&'a str>, DbErr> {
     let transaction = begin(db).await?;
+    member::lock(&transaction, [pair.0, pair.1]).await?;
     friend_request::delete(&transaction, pair).await?;
     let full = insert_in(&transaction, pair, now_ms, friends_max).await?;
     match full {
@@ -68,8 +70,8 @@ pub async fn insert<'a>(
     Ok(full)
 }
 
-/// As [`insert`], as a part of a transaction, which must not be committed if one of them would have
-/// too many friends.
+/// As [`insert`], as a part of a transaction that has locked both members, which must not be
+/// committed if one of them would have too many friends.
 pub(super) async fn insert_in<'a>(
     db: &impl ConnectionTrait,
     (low, high): (&'a str, &'a str),

@@ -1,5 +1,7 @@
 //! Friendships: made, ended and listed.
 
+use entity::member::friend_request::{self, Asked};
+use entity::member::friendship;
 use serde_json::json;
 
 use tests::api::Api;
@@ -49,6 +51,30 @@ async fn a_friendship_is_mutual_and_made_and_ended_once() {
             assert_eq!(friends(&api, "bob").await, [""; 0]);
         }
         assert_eq!(deployment.number(count).await, 1);
+    }
+}
+
+/// The limit is smaller than that of the API, which the engine hands over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn friendships_that_are_made_at_the_same_time_stay_within_the_limit() {
+    const LIMIT: u64 = 5;
+    let keys: Vec<String> = (0..16).map(|number| format!("m{number:02}")).collect();
+    for sql in Sql::all() {
+        let members: Vec<&str> = keys.iter().map(String::as_str).chain(["ann"]).collect();
+        let (deployment, api) = start_with_members(sql, &members).await;
+        let stores = deployment.open_stores().await;
+        let db = &stores.db;
+        let made = futures::future::join_all(keys.iter().map(async |key| {
+            let asked = friend_request::ask(db, (key, "ann"), 0, LIMIT).await.unwrap();
+            assert_eq!(asked, Asked::Waits);
+            let full = friendship::insert(db, ("ann", key), 0, LIMIT).await.unwrap();
+            assert!(full.is_none_or(|full| full == "ann"), "{full:?}");
+            full.is_none()
+        }));
+        let made = made.await.into_iter().filter(|made| *made).count() as u64;
+        assert_eq!(made, LIMIT);
+        assert_eq!(friends(&api, "ann").await.len() as u64, LIMIT);
+        stores.close().await;
     }
 }
 

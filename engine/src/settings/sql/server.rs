@@ -11,6 +11,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use url::Url;
 
 use super::connection::{guarded, in_session, limited};
 use crate::settings::redacted::Redacted;
@@ -57,6 +58,10 @@ const MYSQL_PARAMETERS: [&str; 14] = [
     "time-zone",
 ];
 
+/// The parameters that name files.
+const FILES: [&str; 8] =
+    ["sslrootcert", "ssl-root-cert", "sslca", "ssl-ca", "sslcert", "ssl-cert", "sslkey", "ssl-key"];
+
 /// The accepted ways to a server on another machine.
 const POSTGRES_ENCRYPTION_EXPECTED: &str = "sslmode=verify-full, with the authority's file as sslrootcert, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read; without them passwords and scores may go in clear text";
 const MYSQL_ENCRYPTION_EXPECTED: &str = "ssl-mode=VERIFY_IDENTITY, with the authority's file as ssl-ca, or LAUREL_ALLOW_CLEARTEXT=true on a network that no stranger can read; without them passwords and scores may go in clear text";
@@ -96,15 +101,21 @@ pub(super) fn options(
     }
 }
 
-/// Checks that a URL has no other parameters than these.
+/// Checks that a URL has no other parameters than these, and that files which they name are there.
+/// The reason of sqlx names no file.
 fn check_parameters(url: &str, known: &[&str]) -> Result<(), Error> {
-    let (_, parameters) = url.split_once('?').unwrap_or_default();
-    let pairs = parameters.split('&').filter(|pair| !pair.is_empty());
-    let mut names = pairs.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
-    if names.all(|name| known.contains(&name) || name.starts_with("options[")) {
-        return Ok(());
+    let Ok(parsed) = Url::parse(url) else { return Ok(()) };
+    for (name, value) in parsed.query_pairs() {
+        if !known.contains(&&*name) && !name.starts_with("options[") {
+            return Err(refused(url, &format!("no other parameters than {}", known.join(", "))));
+        }
+        if FILES.contains(&&*name)
+            && let Err(error) = std::fs::metadata(&*value)
+        {
+            return Err(refused(url, &format!("a file of this machine as {name}: {error}")));
+        }
     }
-    Err(refused(url, &format!("no other parameters than {}", known.join(", "))))
+    Ok(())
 }
 
 /// The reason why no connection to a server was to be had, from one more try to reach its address;
@@ -194,6 +205,22 @@ mod tests {
             ["postgres://u@localhost/x?host=/run/postgresql", "mysql://u@localhost/x?socket=/run/m"]
         {
             assert!(unreached(url).await.is_none(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (kind, name) in
+            [("postgres", "sslrootcert"), ("postgres", "sslkey"), ("mysql", "ssl-ca")]
+        {
+            let url = |path: &str| format!("{kind}://u:cret@localhost/x?{name}={path}");
+            let limits = Limits { statement: None, idle: Duration::from_secs(1) };
+            let there = options(&url(file.path().to_str().unwrap()), limits, true);
+            assert!(there.is_ok(), "{name}: {there:?}");
+            let reason = options(&url("%2Fno%2Fsuch"), limits, true).unwrap_err().to_string();
+            assert!(reason.contains(name) && reason.contains("No such file"), "{reason}");
+            assert!(!reason.contains("cret@"), "{reason}");
         }
     }
 }
