@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tests::attack::UNRATED;
 use tests::attack::process::{Process, redis_in};
 use tests::servers::program::{command_at, signal};
 
@@ -120,7 +121,12 @@ impl Version {
             command.env("LAUREL_LISTEN", "127.0.0.1:0").env("LAUREL_LOG", "warn");
             command
         };
-        let (child, url) = listen(command(&["serve"])).await;
+        let help = command(&["serve", "--help"]).output().unwrap();
+        let is_rated = String::from_utf8_lossy(&help.stdout).contains(UNRATED[0].0);
+        let mut serve = command(&["serve"]);
+        // A version of before the rates refuses to be told of them.
+        serve.envs(UNRATED.into_iter().filter(|_| is_rated));
+        let (child, url) = listen(serve).await;
         let made = command(&["token", "create", "--scope", "admin"]).output().unwrap();
         assert!(made.status.success(), "{made:?}");
         let token = String::from_utf8(made.stdout).unwrap().trim().to_owned();

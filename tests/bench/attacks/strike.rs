@@ -80,7 +80,7 @@ fn told(reply: &Reply) -> String {
 
 /// One of many questions with an answer of some 2 MB, as long as the walls let one be.
 fn long_answer(number: usize) -> Attack {
-    let lists = aliases(13, "top(first:1000){nodes{id score rank percentile}}");
+    let lists = aliases(12, "top(first:1000){nodes{id rank score a:id b:id}}");
     Attack::query("", &format!("{{q{number}:board(slug:\"big\"){{standings{{{lists}}}}}}}"))
 }
 
