@@ -22,8 +22,9 @@ const ROUNDS: usize = 12;
 /// The members of the board.
 const MEMBERS: usize = 50_000;
 
-/// The requests of a kind, which a client sends over and over.
-const BODIES: usize = 2000;
+/// The different writes that a client sends over and over. Reads are of every member in turn: no
+/// answer that is kept lives until its question comes again.
+const WRITES: usize = 2000;
 
 /// How they are sent.
 const SENDING: Sending = Sending { connections: 8, seconds: 2, as_admin: false };
@@ -175,7 +176,8 @@ impl Version {
             let words: &[(&str, &str)] = if self.is_first_edition { &FIRST_WORDS } else { &[] };
             words.iter().fold(body, |body, (word, first)| body.replace(word, first))
         };
-        let bodies: Vec<String> = (0..BODIES).map(body).collect();
+        let count = if request(0).starts_with("mutation") { WRITES } else { MEMBERS };
+        let bodies: Vec<String> = (0..count).map(body).collect();
         let token = has_token.then_some(self.token.as_str());
         let before = self.cpu();
         let url = format!("{}/graphql", self.url);
