@@ -171,12 +171,16 @@ impl Version {
 
     /// The microseconds of CPU of a request of a kind, its way into SQL included.
     async fn cost(&self, (_, has_token, request): Kind) -> f64 {
-        let body = |number| {
-            let body = json!({ "query": request(number) }).to_string();
-            let words: &[(&str, &str)] = if self.is_first_edition { &FIRST_WORDS } else { &[] };
-            words.iter().fold(body, |body, (word, first)| body.replace(word, first))
+        let is_write = request(0).starts_with("mutation");
+        let text = |number| {
+            let words: &[(&str, &str)] =
+                if self.is_first_edition && !is_write { &FIRST_WORDS } else { &[] };
+            words.iter().fold(request(number), |text, (word, first)| text.replace(word, first))
         };
-        let count = if request(0).starts_with("mutation") { WRITES } else { MEMBERS };
+        // An answer with errors would be a cheap one.
+        self.ask(&text(0)).await;
+        let body = |number| json!({ "query": text(number) }).to_string();
+        let count = if is_write { WRITES } else { MEMBERS };
         let bodies: Vec<String> = (0..count).map(body).collect();
         let token = has_token.then_some(self.token.as_str());
         let before = self.cpu();
