@@ -27,6 +27,8 @@ pub struct Admission {
     under_way_max: u64,
     light: Lane,
     heavy: Lane,
+    /// The requests that wait for a turn, which has as many places as there are.
+    turning: Lane,
     waiting: AtomicUsize,
     waiting_max: usize,
     /// The bytes that the waiting requests hold.
@@ -53,6 +55,7 @@ impl Admission {
             under_way_max: limits.cost_under_way_max.into(),
             light: Lane::default(),
             heavy: Lane::default(),
+            turning: Lane::default(),
             waiting: AtomicUsize::new(0),
             waiting_max: limits.requests_waiting_max as usize,
             waiting_bytes: AtomicU64::new(0),
@@ -63,7 +66,8 @@ impl Admission {
 
     /// The points under way.
     pub fn under_way(&self) -> u64 {
-        let lanes = [&self.light, &self.heavy].map(|lane| lane.under_way.load(Ordering::SeqCst));
+        let lanes = [&self.light, &self.heavy, &self.turning];
+        let lanes = lanes.map(|lane| lane.under_way.load(Ordering::SeqCst));
         lanes.iter().sum()
     }
 
@@ -220,6 +224,30 @@ mod tests {
         drop((alone, write));
         assert_eq!(second.await.unwrap().unwrap(), 1);
         assert_eq!((admission.under_way(), admission.waiting()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_a_turn_takes_no_room() {
+        let admission = admission(40_000, 10);
+        let mut budgets = vec![];
+        for _ in 0..4 {
+            let budget = admission.enter(1, 1, false).await.unwrap().turning(Some(Arc::default()));
+            budget.spend(LIGHT_POINTS_MAX).unwrap();
+            budgets.push(budget);
+        }
+        let soon = Duration::from_millis(20);
+        assert!(timeout(soon, admission.enter(1, 1, false)).await.is_err());
+        let mut waiting: Vec<_> = budgets.iter().map(|budget| Box::pin(budget.turn())).collect();
+        for turn in &mut waiting {
+            assert!(futures::poll!(turn).is_pending());
+        }
+        // One in a turn enters, and so do light ones.
+        let heavy = admission.enter(LIGHT_POINTS_MAX + 1, 1, true).await.unwrap();
+        let light = admission.enter(1, 1, false).await.unwrap();
+        assert_eq!(admission.under_way(), 6 * RESERVED_POINTS);
+        drop((heavy, light, waiting));
+        drop(budgets);
+        assert_eq!(admission.under_way(), 0);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -17,7 +17,7 @@ const MORE_THAN_FILES: usize = 1100;
 const HOLD: Duration = Duration::from_secs(3);
 
 /// The connections that ask for a long answer, and the addresses that they come from.
-const UNREAD: usize = 40;
+const UNREAD: usize = 20;
 const ADDRESSES: u8 = 8;
 
 /// An attack on a server.

@@ -1,18 +1,24 @@
 //! The budget of a request: the points that it may still cost.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::{Admission, LIGHT_POINTS_MAX, Lane, RESERVED_POINTS};
 use crate::error::{Error, Result};
 use crate::http::turns::Turning;
+
+/// The lanes of a budget.
+const LIGHT: u8 = 0;
+const TURNING: u8 = 1;
+const HEAVY: u8 = 2;
 
 /// The budget of an admitted request: what it may still cost. The points that it has spent are
 /// under way until it is dropped.
 #[derive(Debug)]
 pub struct Budget {
     admission: Arc<Admission>,
-    is_heavy: AtomicBool,
+    /// [`LIGHT`], [`TURNING`] or [`HEAVY`].
+    kind: AtomicU8,
     /// Set if the request must go on in a turn once it has turned out heavy.
     turning: Option<Arc<Turning>>,
     max: u64,
@@ -25,7 +31,7 @@ impl Budget {
     /// That of a request that enters, and has spent so many points on its text.
     pub(super) fn new(admission: Arc<Admission>, points: u64, is_heavy: bool) -> Self {
         Self {
-            is_heavy: is_heavy.into(),
+            kind: if is_heavy { HEAVY } else { LIGHT }.into(),
             turning: None,
             max: admission.budget_max,
             spent: AtomicU64::new(points),
@@ -46,23 +52,40 @@ impl Budget {
         self
     }
 
-    /// Waits for a turn if the request has spent more than a light one, and is not in a turn.
+    /// Waits for a turn if the request has spent more than a light one, and is not in a turn. It
+    /// takes no room of others meanwhile: those that are in a turn may wait for room themselves.
     pub async fn turn(&self) {
         let Some(turning) = self.turning.as_ref().filter(|_| self.spent() > LIGHT_POINTS_MAX)
         else {
             return;
         };
+        self.change_lanes(LIGHT, TURNING);
         turning.turn().await;
-        if !self.is_heavy.swap(true, Ordering::SeqCst) {
+        self.change_lanes(TURNING, HEAVY);
+    }
+
+    /// Moves what is held from one lane to another, unless a part of the request has done so.
+    fn change_lanes(&self, from: u8, to: u8) {
+        let changed = self.kind.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst);
+        if changed.is_ok() {
             let held = self.spent().max(RESERVED_POINTS);
-            self.admission.heavy.under_way.fetch_add(held, Ordering::SeqCst);
-            self.admission.light.under_way.fetch_sub(held, Ordering::SeqCst);
+            self.lane_of(to).under_way.fetch_add(held, Ordering::SeqCst);
+            self.lane_of(from).under_way.fetch_sub(held, Ordering::SeqCst);
             self.admission.light.wake();
+            self.admission.heavy.wake();
         }
     }
 
     fn lane(&self) -> &Lane {
-        self.admission.lane(self.is_heavy.load(Ordering::SeqCst))
+        self.lane_of(self.kind.load(Ordering::SeqCst))
+    }
+
+    fn lane_of(&self, kind: u8) -> &Lane {
+        match kind {
+            LIGHT => &self.admission.light,
+            TURNING => &self.admission.turning,
+            _ => &self.admission.heavy,
+        }
     }
 
     /// Spends points on work that is about to be done.
