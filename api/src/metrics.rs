@@ -213,14 +213,7 @@ impl Metrics {
         let requests_waiting =
             registered(&mut registry, "requests_waiting", "Requests that wait to be executed");
         let requests_refused = Refused::new(&mut registry);
-        let (commit_seconds, commit_scores) =
-            (seconds(), Histogram::new(exponential_buckets(1.0, 4.0, 6)));
-        registry.register(
-            "commit_seconds",
-            "Duration of commits of scores, in seconds",
-            commit_seconds.clone(),
-        );
-        registry.register("commit_scores", "Scores per commit", commit_scores.clone());
+        let (commit_seconds, commit_scores) = commits(&mut registry);
         Self {
             stores,
             schedule,
@@ -301,6 +294,15 @@ fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, 
     let metric = M::default();
     registry.register(name, help, metric.clone());
     metric
+}
+
+/// The durations of commits, and their scores.
+fn commits(registry: &mut Registry) -> (Histogram, Histogram) {
+    let (durations, scores) = (seconds(), Histogram::new(exponential_buckets(1.0, 4.0, 6)));
+    let help = "Duration of commits of scores, in seconds";
+    registry.register("commit_seconds", help, durations.clone());
+    registry.register("commit_scores", "Scores per commit", scores.clone());
+    (durations, scores)
 }
 
 /// The warnings of the watch, none at first.

@@ -157,7 +157,7 @@ async fn strike_each(kind: &str, strikes: &[Strike], target: &mut Target) -> Vec
     rows
 }
 
-/// Measures an attack. What others wait is measured beside a second one, but for requests to a
+/// Measures an attack. The waits of others are measured beside a second one, but for requests to a
 /// server without walls: that may not live to see it.
 async fn row(strike: &Strike, target: &Target) -> Row {
     let (server, words) = (target.server(), target.words());

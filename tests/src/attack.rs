@@ -7,7 +7,8 @@
 //! | [`request`] | one hostile request, and its answer |
 //! | [`socket`] | a raw connection |
 //! | [`boards`] | boards large enough to be costly |
-//! | [`documents`], [`introspection`], [`echoes`], [`cost`], [`late_events`] | hostile requests by their kind |
+//! | [`documents`], [`introspection`], [`echoes`] | hostile requests by their kind |
+//! | [`cost`], [`late_events`] | costly requests, and costly scores |
 //!
 //! The requests are those of a security review and their neighbors. The tests judge them, and
 //! `make bench PART=attacks` prints what they cost.

@@ -39,8 +39,8 @@ pub struct Changed {
 ///
 /// Present windows stay as they are, new ones are to be filled, and those that are not listed are
 /// to be dropped. A window of attempts goes with the window that it counts. Where a new rolling
-/// window is made of periods that are sealed, its base and all that is made of it are filled anew,
-/// as if they were dropped and added. `None` if nothing changes.
+/// window is made of periods that are sealed, its base and all that is made of it are filled
+/// again, as if they were dropped and added. `None` if nothing changes.
 ///
 /// # Errors
 /// `Invalid` for a new window of a board with archived events, as it could not be filled. `Corrupt`
@@ -59,13 +59,13 @@ pub fn change(
         None => needed.contains(&window),
     };
     let is_hidden = |window: Window| !shown.contains(&window);
-    let anew = to_fill_anew(row, &shown, now_ms)?;
+    let again = to_fill_again(row, &shown, now_ms)?;
     let (mut retains, mut retained) = (false, BTreeMap::new());
     for mut window in row.window_rows()? {
         let named: Window = window.name.parse()?;
         if window.state != WindowState::Dropped {
             retained.insert(named, window.retained());
-            if !is_needed(named) || anew.contains(&named) {
+            if !is_needed(named) || again.contains(&named) {
                 window.state = WindowState::Dropped;
                 changes = true;
                 rows.push(window);
@@ -89,7 +89,7 @@ pub fn change(
         .into_iter()
         .filter(|window| *window != Window::All && !known.contains(window))
         .collect();
-    let first = added.iter().find(|window| !anew.contains(window));
+    let first = added.iter().find(|window| !again.contains(window));
     if let (Some(window), Some(_)) = (first, row.archived_before_ms) {
         return Err(ranking::Error::Invalid(format!(
             "invalid window \"{window}\": expected only windows that the board has, as it has archived events and a new window could not be filled"
@@ -99,7 +99,7 @@ pub fn change(
     for window in added {
         let mut new = WindowRow::new(window, generation, WindowState::Filling);
         let asked = windows.get(&window).copied().flatten();
-        let retain = asked.or(retained.get(&window).copied().filter(|_| anew.contains(&window)));
+        let retain = asked.or(retained.get(&window).copied().filter(|_| again.contains(&window)));
         new.retain = retain.unwrap_or(new.retain);
         new.hidden = is_hidden(window);
         rows.push(new);
@@ -111,7 +111,7 @@ pub fn change(
 
 /// The bases of new rolling windows that have sealed periods which those cover, and the rolling
 /// windows that are made of them. The steps of a rolling window take what leaves it from Redis.
-fn to_fill_anew(
+fn to_fill_again(
     row: &board::Model,
     shown: &BTreeSet<Window>,
     now_ms: i64,
@@ -120,7 +120,7 @@ fn to_fill_anew(
     for window in row.window_rows()?.iter().filter(|row| row.state != WindowState::Dropped) {
         present.insert(window.name.parse::<Window>()?);
     }
-    let mut anew = BTreeSet::new();
+    let mut again = BTreeSet::new();
     for new in shown.difference(&present) {
         let Some(rolling) = new.rolling() else { continue };
         let base = rolling.base();
@@ -131,10 +131,10 @@ fn to_fill_anew(
             let is_made_of = |window: &Window| {
                 *window == base || window.rolling().is_some_and(|of| of.base() == base)
             };
-            anew.extend(present.iter().copied().filter(is_made_of));
+            again.extend(present.iter().copied().filter(is_made_of));
         }
     }
-    Ok(anew)
+    Ok(again)
 }
 
 /// Those of some boards, by number, that have windows to fill or drop; and the error of the last

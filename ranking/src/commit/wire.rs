@@ -74,7 +74,8 @@ const WIRE_VERSION_OF_ORIGINS: u8 = 4;
 /// The version of those with positions.
 const WIRE_VERSION_OF_POSITIONS: u8 = 5;
 
-/// What a program of a later version adds to those. The feature `later` plays one beside this one.
+/// The number that a program of a later version adds to those. The feature `later` plays one beside
+/// this one.
 const LATER: u8 = if cfg!(feature = "later") { 100 } else { 0 };
 
 /// The versions that this program reads.

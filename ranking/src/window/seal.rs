@@ -35,8 +35,8 @@ impl Default for Sealed {
 }
 
 impl Sealed {
-    /// True if a period is on its way to SQL: what comes late for it is in neither store until it is
-    /// there.
+    /// True if a period is on its way to SQL: until it is there, neither store has the late scores
+    /// that came since.
     pub fn is_moving(self, period: &Period) -> bool {
         (self.sealed_before_ms..self.sealing_before_ms).contains(&period.present_from_ms)
     }

@@ -161,7 +161,7 @@ fn redis_of(deployment: &Deployment) -> Option<u32> {
     redis_in(Path::new(&deployment.path("earlier")))
 }
 
-/// What [`boards::build`] makes but for some friendships, by the mutations of its version.
+/// Makes the boards of [`boards::build`], and no friendships, by the mutations of its version.
 async fn fill(api: &Api) {
     for input in boards::inputs().into_iter().chain(strike::boards()) {
         let text = "mutation($i:CreateBoardInput!){createBoard(input:$i){board{id}}}";

@@ -299,7 +299,7 @@ impl World {
         self.read_board().await;
     }
 
-    /// Reads the board anew.
+    /// Reads the board's row.
     pub async fn read_board(&mut self) {
         let row = board::Entity::find_by_id(self.board.no.0);
         let row = row.one(&self.stores.db).await.unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! What one client may spend: a bucket of points or changes with its debt, and what it has spent
-//! lately.
+//! The account of one client: a bucket of points or changes with its debt, and the points that it
+//! has spent lately.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     impl Bucket {
-        /// What the client owes.
+        /// The points that the client owes.
         pub(in crate::http::rates) fn debt(&self) -> u64 {
             self.debt.load(Ordering::SeqCst)
         }
