@@ -18,7 +18,6 @@ use crate::board::season;
 use crate::deployment::Deployment;
 use crate::job::{self, Begun};
 use crate::seal;
-use crate::webhook::ended::GRACE_MS;
 use entity::board::{self, WindowRow, WindowState, windows_text};
 use entity::error::{Error, Result};
 
@@ -116,18 +115,14 @@ fn to_fill_again(
     shown: &BTreeSet<Window>,
     now_ms: i64,
 ) -> Result<BTreeSet<Window>> {
-    let (board, mut present) = (row.to_ranking()?, BTreeSet::new());
-    for window in row.window_rows()?.iter().filter(|row| row.state != WindowState::Dropped) {
-        present.insert(window.name.parse::<Window>()?);
-    }
+    let board = row.to_ranking()?;
+    let present = &board.rules.windows;
     let mut again = BTreeSet::new();
-    for new in shown.difference(&present) {
+    for &new in shown.iter().filter(|window| !present.contains(window)) {
         let Some(rolling) = new.rolling() else { continue };
         let base = rolling.base();
-        let sealed = board.sealed(base);
-        let begun_ms = now_ms.saturating_sub(GRACE_MS).max(0);
-        let covered = new.period_at(begun_ms, &board.rules.calendar)?;
-        if covered.start_ms < sealed.sealing_before_ms {
+        let covered = seal::due::first_period(&board, new, now_ms)?;
+        if covered.start_ms < board.sealed(base).sealing_before_ms {
             let is_made_of = |window: &Window| {
                 *window == base || window.rolling().is_some_and(|of| of.base() == base)
             };

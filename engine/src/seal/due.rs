@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use ranking::board::Board;
-use ranking::window::Window;
 use ranking::window::seal::{NEVER_MS, RETAIN_MAX, kept_from_ms};
+use ranking::window::{Period, Window};
 
 use super::BOARDS_MAX;
 use crate::board::agenda::{AT_ONCE_MS, Agenda, Work};
@@ -146,12 +146,10 @@ impl Open {
         if rolling.is_empty() {
             return Ok(open);
         }
-        // A submission that is under way begins a series with the period of its own instant.
-        let begun_ms = now_ms.saturating_sub(GRACE_MS).max(0);
-        for present in rolling.iter().filter(|rolling| **rolling != window) {
-            let present = present.period_at(begun_ms, calendar)?;
-            open.from_ms = open.from_ms.min(present.start_ms);
-            let next_ms = present.end_ms.map(|end_ms| end_ms.saturating_add(GRACE_MS));
+        for &made in rolling.iter().filter(|rolling| **rolling != window) {
+            let first = first_period(board, made, now_ms)?;
+            open.from_ms = open.from_ms.min(first.start_ms);
+            let next_ms = first.end_ms.map(|end_ms| end_ms.saturating_add(GRACE_MS));
             open.next_ms = open.next_ms.into_iter().chain(next_ms).min();
         }
         for partition in deployment.partitions_of(board) {
@@ -172,6 +170,13 @@ impl Open {
         }
         Ok(open)
     }
+}
+
+/// The first period with which a series of a rolling window may still begin: a submission that is
+/// under way takes that of its own instant.
+pub(crate) fn first_period(board: &Board, rolling: Window, now_ms: i64) -> Result<Period> {
+    let begun_ms = now_ms.saturating_sub(GRACE_MS).max(0);
+    Ok(rolling.period_at(begun_ms, &board.rules.calendar)?)
 }
 
 /// True if a window may need a step, now or later.

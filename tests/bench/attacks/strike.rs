@@ -39,7 +39,7 @@ impl Strike {
         let what = match self {
             Self::Request(attack) => attack.what.clone(),
             Self::Crowd { what, count, .. } => format!("{count} connections with {what}"),
-            Self::Unread => format!("{UNREAD} answers of 2 MB that nobody reads"),
+            Self::Unread => format!("{UNREAD} clients that read none of their 2 MB"),
         };
         what.replace('|', "/")
     }
@@ -78,7 +78,7 @@ fn told(reply: &Reply) -> String {
     format!("{} of {} B {code}", reply.status.as_u16(), reply.bytes.len())
 }
 
-/// One of many questions with an answer of some 2 MB, as long as the walls let one be.
+/// One of many questions with an answer of some 2 MB, which the walls let through.
 fn long_answer(number: usize) -> Attack {
     let lists = aliases(12, "top(first:1000){nodes{id rank score a:id b:id}}");
     Attack::query("", &format!("{{q{number}:board(slug:\"big\"){{standings{{{lists}}}}}}}"))

@@ -3,6 +3,7 @@
 //! Redis is emptied.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use engine::deployment::Deployment as Stores;
 use engine::seal::seal;
@@ -71,13 +72,16 @@ async fn rolling_windows_equal_all_their_events_at_every_step() {
     }
 }
 
-/// A board of sums whose hours leave Redis at once.
-async fn board_of_hours(stores: &Stores, slug: &str, rolling: &[&str]) -> World {
-    let mut windows = vec![Window::Hourly];
-    windows.extend(rolling.iter().map(|name| name.parse::<Window>().unwrap()));
+/// A board of sums whose hours leave Redis at once, on stores of its own.
+async fn board_of_hours(rolling: &str) -> (Arc<Deployment>, Stores, World) {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let stores = stores(&deployment, 1).await;
+    let windows = vec![Window::Hourly, rolling.parse().unwrap()];
     let input = RulesInput { policy: Policy::Sum, max: 60, windows, ..Default::default() };
     let rules = Rules::new(input).unwrap();
-    World::of(stores, slug, "UTC", &rules, &BTreeMap::from([(Window::Hourly, Some(0))])).await
+    let retained = BTreeMap::from([(Window::Hourly, Some(0))]);
+    let world = World::of(&stores, "b", "UTC", &rules, &retained).await;
+    (deployment, stores, world)
 }
 
 /// Seals until nothing is due any more.
@@ -88,9 +92,7 @@ async fn seal_all(world: &mut World, stores: &Stores, now_ms: i64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_late_to_a_board_of_which_nobody_has_a_score_leaves_in_time() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
-    let stores = stores(&deployment, 1).await;
-    let mut world = board_of_hours(&stores, "b", &["24h"]).await;
+    let (_deployment, stores, mut world) = board_of_hours("24h").await;
     let start_ms = 10 * DAY_MS;
     stores.clock.set(start_ms);
     seal_all(&mut world, &stores, start_ms).await;
@@ -112,9 +114,7 @@ async fn what_comes_late_to_a_board_of_which_nobody_has_a_score_leaves_in_time()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rolling_window_is_made_of_periods_that_are_sealed() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
-    let stores = stores(&deployment, 1).await;
-    let mut world = board_of_hours(&stores, "b", &["3h"]).await;
+    let (_deployment, stores, mut world) = board_of_hours("3h").await;
     let start_ms = 10 * DAY_MS;
     for hours in 0..40 {
         let now_ms = start_ms + hours * HOUR_MS;
