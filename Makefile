@@ -311,8 +311,10 @@ lint: advisories ## licenses, advisories, unused dependencies, format and lints,
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 # cargo-deny opens a database in a folder that has the hash of its address in the name, and asks git's FETCH_HEAD for its age.
+# It reads the sources of the crates of every platform, and may not fetch them itself.
 advisories: ## known flaws of dependencies, by a dated copy of the RustSec database; ADVISORIES=PATH names a newer one, packed or a directory
 	@$(call tool,cargo-deny,0.20.2)
+	cargo fetch --locked
 	export ADVISORY_DBS="$(TOOLS)/advisory-dbs"
 	database="$$ADVISORY_DBS/advisory-db-3157b0e258782691"
 	rm -rf "$$database"
