@@ -7,6 +7,7 @@ use engine::deployment::Deployment;
 use engine::read::reader::Reader;
 use moka::sync::Cache;
 use ranking::attribute::Attributes;
+use sea_orm::DatabaseConnection;
 
 use crate::access::Access;
 use crate::access::jwt::Players;
@@ -17,6 +18,7 @@ use crate::cache::pages::PageCache;
 use crate::cache::private_boards::PrivateBoards;
 use crate::cache::recent_members::RecentMembers;
 use crate::health::Health;
+use crate::http::turns;
 use crate::live::Live;
 use crate::submit::committer::Committers;
 use crate::visibility::Visibilities;
@@ -33,8 +35,8 @@ const LAST_ATTRIBUTES_MAX: u64 = 100_000;
 pub struct App {
     /// The stores.
     pub deployment: Deployment,
-    /// Standings, from Redis or SQL.
-    pub reader: Reader,
+    reader: Reader,
+    costly_reader: Reader,
     /// Standings that subscriptions follow.
     pub live: Live,
     /// The cache of boards.
@@ -92,6 +94,7 @@ impl App {
         let visibilities = Visibilities::start(&deployment, &health);
         Self {
             live: Live::start(&deployment, &reader, &visibilities),
+            costly_reader: reader.costly(),
             reader,
             cursors: Cursors::new(&deployment),
             access: Access::new(&deployment, &health, remembered, players),
@@ -112,6 +115,16 @@ impl App {
             last_attributes: Cache::new(LAST_ATTRIBUTES_MAX),
             health,
         }
+    }
+
+    /// SQL, for what a request looks up first; costly requests leave its connections to others.
+    pub fn lookups(&self) -> &DatabaseConnection {
+        if turns::is_here() { &self.deployment.reads } else { &self.deployment.lookups }
+    }
+
+    /// Standings, from Redis or SQL.
+    pub fn reader(&self) -> &Reader {
+        if turns::is_here() { &self.costly_reader } else { &self.reader }
     }
 }
 

@@ -83,6 +83,17 @@ impl Health {
         health
     }
 
+    /// The health of stores that are never asked.
+    #[cfg(test)]
+    pub(crate) fn unwatched() -> Arc<Self> {
+        Arc::new(Self {
+            sql: SqlHealth::new(Duration::from_secs(1)),
+            partitions: Mutex::default(),
+            was_level: AtomicBool::new(false),
+            task: OnceLock::new(),
+        })
+    }
+
     /// Stops to ask, before the stores are closed.
     pub fn stop(&self) {
         if let Some(task) = self.task.get() {

@@ -188,6 +188,12 @@ impl Store {
         Self { inner: self.inner.clone(), lane: Lane::Reads }
     }
 
+    /// The same store, for reads that answer costly requests: they have connections of their own,
+    /// and go in small parts, so that no other read waits for them.
+    pub fn for_costly_reads(&self) -> Self {
+        Self { inner: self.inner.clone(), lane: Lane::CostlyReads }
+    }
+
     /// The same store, for the probe that asks whether the servers answer: it has connections of
     /// its own, on which nothing is before its question.
     pub fn for_probe(&self) -> Self {

@@ -1,13 +1,14 @@
 //! A cache of values from SQL. Most requests need no SQL thanks to it, and reads go on while SQL is
 //! unavailable.
 //!
-//! A value is good for [`FRESH`], or until this process changes it. Then one request reads it
-//! again, and the others wait for that. If SQL does not answer, the last known value stays in use,
-//! and while SQL is known to be away, at once.
+//! A value is good for [`FRESH`], or until this process changes it. One request reads it again at
+//! half of that time, while the others go on with it; those that come when it is no longer good
+//! wait for one that reads it. If SQL does not answer, the last known value stays in use, and while
+//! SQL is known to be away, at once.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use moka::future::Cache;
@@ -37,6 +38,8 @@ pub enum Lane {
 /// A cache of values from SQL, by key.
 pub struct SqlCache<K, V> {
     values: Cache<K, Value<V>>,
+    /// [`FRESH`], but in tests.
+    fresh: Duration,
     lane: Lane,
     health: Arc<Health>,
     hasher: RandomState,
@@ -53,6 +56,8 @@ struct Value<V> {
     good_until: Instant,
     /// How many changes this process had made when the read began, by the counter of the key.
     changes: u64,
+    /// True once a request reads it again.
+    is_renewed: Arc<AtomicBool>,
 }
 
 impl<K, V> SqlCache<K, V>
@@ -65,6 +70,7 @@ where
         let weigher = move |_: &K, value: &Value<V>| value.last.as_ref().map_or(1, weigh);
         Self {
             values: Cache::builder().max_capacity(weight_max).weigher(weigher).build(),
+            fresh: FRESH,
             lane,
             health: health.clone(),
             hasher: RandomState::new(),
@@ -87,15 +93,24 @@ where
         };
         loop {
             let last = match self.values.get(key).await {
-                Some(value) if !is_old(&value) => return value.answer(),
+                Some(value) if !is_old(&value) => {
+                    if !turns::is_here() && value.is_to_renew(self.fresh) {
+                        return self.renew(key, value, read()).await.answer();
+                    }
+                    return value.answer();
+                }
                 last => last.filter(|last| last.last.is_some()),
             };
             if turns::is_here() {
                 // No light request waits for what is read here, and its lateness tells nothing of
-                // SQL. The next request that others wait for reads the value again.
+                // SQL.
+                let changes = self.changes_of(key).load(Ordering::Acquire);
                 let began = Instant::now();
                 let error = match self.health.sql.read(read()).await {
-                    Ok(value) => return Ok((value, began + FRESH)),
+                    Ok(value) => {
+                        let read = self.value(value, began, changes);
+                        return self.keep(key, read).await.answer();
+                    }
                     Err(error) => error,
                 };
                 return match last.and_then(|known| known.last) {
@@ -113,6 +128,36 @@ where
         }
     }
 
+    /// Reads a value again that is still good.
+    async fn renew(
+        &self,
+        key: &K,
+        value: Value<V>,
+        read: impl Future<Output = Result<V>> + Send,
+    ) -> Value<V> {
+        let renewed = self.read(key, Some(value), read).await;
+        self.keep(key, renewed).await
+    }
+
+    /// Keeps a value, unless there is a later one; gives the one that is kept.
+    async fn keep(&self, key: &K, value: Value<V>) -> Value<V> {
+        let (good_until, changes) = (value.good_until, value.changes);
+        let is_earlier = |kept: &Value<V>| kept.good_until < good_until || kept.changes < changes;
+        let entry = self.values.entry_by_ref(key);
+        entry.or_insert_with_if(async { value }, is_earlier).await.into_value()
+    }
+
+    /// A value of SQL, of a read that began then.
+    fn value(&self, value: V, began: Instant, changes: u64) -> Value<V> {
+        Value {
+            last: Some(value),
+            error: None,
+            good_until: began + self.fresh,
+            changes,
+            is_renewed: Arc::default(),
+        }
+    }
+
     async fn read(
         &self,
         key: &K,
@@ -127,27 +172,22 @@ where
             Lane::Reads => self.health.sql.read(read).await,
         };
         let error = match answer {
-            Ok(value) => {
-                return Value {
-                    last: Some(value),
-                    error: None,
-                    good_until: began + FRESH,
-                    changes,
-                };
-            }
+            Ok(value) => return self.value(value, began, changes),
             Err(error) => error,
         };
         // The last known value serves while SQL is unavailable, but not after a change by this
         // process.
         match last {
             Some(last) if error.code == ErrorCode::Unavailable && last.changes >= changes => {
-                Value { good_until: Instant::now() + FRESH, error: None, ..last }
+                let good_until = Instant::now() + self.fresh;
+                Value { good_until, error: None, is_renewed: Arc::default(), ..last }
             }
             last => Value {
                 changes: last.as_ref().map_or(changes, |last| last.changes),
                 last: last.and_then(|last| last.last),
                 error: Some(error),
                 good_until: began,
+                is_renewed: Arc::default(),
             },
         }
     }
@@ -164,10 +204,77 @@ where
 }
 
 impl<V> Value<V> {
+    /// True for the first request that asks so in the second half of the time that it is good.
+    fn is_to_renew(&self, fresh: Duration) -> bool {
+        let left = self.good_until.saturating_duration_since(Instant::now());
+        left < fresh / 2 && !self.is_renewed.swap(true, Ordering::Relaxed)
+    }
+
     fn answer(self) -> Result<(V, Instant)> {
         match (self.error, self.last) {
             (None, Some(value)) => Ok((value, self.good_until)),
             (error, _) => Err(error.unwrap_or_else(unavailable)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    const KEY: u8 = 1;
+
+    /// No test lasts so long.
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn cache() -> SqlCache<u8, u8> {
+        let cache = SqlCache::new(&Health::unwatched(), Lane::LookUps, 10, |_| 1);
+        SqlCache { fresh: HOUR, ..cache }
+    }
+
+    /// Makes the kept value older.
+    async fn age(cache: &SqlCache<u8, u8>, by: Duration) {
+        let mut value = cache.values.get(&KEY).await.unwrap();
+        value.good_until -= by;
+        cache.values.insert(KEY, value).await;
+    }
+
+    async fn read_as(cache: &SqlCache<u8, u8>, value: u8) -> Option<u8> {
+        cache.find(&KEY, || ready(Ok(value))).await.ok().map(|(value, _)| value)
+    }
+
+    #[tokio::test]
+    async fn one_request_renews_a_value_while_others_go_on_with_it() {
+        let cache = cache();
+        assert_eq!(read_as(&cache, 1).await, Some(1));
+        age(&cache, HOUR / 4).await;
+        assert_eq!(read_as(&cache, 2).await, Some(1));
+        age(&cache, HOUR / 2).await;
+        let mut renewing = Box::pin(cache.find(&KEY, pending));
+        assert!(futures::poll!(&mut renewing).is_pending());
+        assert_eq!(read_as(&cache, 3).await, Some(1));
+        // That read is late, and then it is gone.
+        age(&cache, HOUR / 2).await;
+        assert_eq!(read_as(&cache, 4).await, Some(4));
+        drop(renewing);
+        age(&cache, HOUR * 3 / 4).await;
+        assert_eq!(read_as(&cache, 5).await, Some(5));
+    }
+
+    #[tokio::test]
+    async fn a_value_that_is_not_read_again_stays_until_its_end_only() {
+        let cache = cache();
+        read_as(&cache, 1).await;
+        age(&cache, HOUR * 3 / 4).await;
+        let failed = || ready(Err::<u8, _>(Error::new(ErrorCode::Internal, "a fault")));
+        assert_eq!(cache.find(&KEY, failed).await.unwrap().0, 1);
+        age(&cache, HOUR / 4).await;
+        assert_eq!(cache.find(&KEY, failed).await.unwrap_err().code, ErrorCode::Internal);
+        assert_eq!(read_as(&cache, 2).await, Some(2));
+        // A change of this process ends it at once.
+        cache.changed(&KEY);
+        assert_eq!(read_as(&cache, 3).await, Some(3));
     }
 }

@@ -135,7 +135,7 @@ impl AuditFilterInput {
 /// The act of a number.
 pub(crate) async fn find(ctx: &Context<'_>, no: i64) -> Result<Option<AuditEntry>> {
     Needs::Scope(Scope::Admin).met(ctx)?;
-    state(ctx).spend(price::select(1))?;
+    state(ctx).spend(price::select(1)).await?;
     Ok(row::find(&app(ctx).deployment.reads, no).await?.map(AuditEntry))
 }
 
@@ -151,7 +151,7 @@ pub(crate) async fn list(
     };
     let db = &app(ctx).deployment.reads;
     let (Page::Forward { limit, .. } | Page::Backward { limit, .. }) = &page;
-    state(ctx).spend(price::select(*limit))?;
+    state(ctx).spend(price::select(*limit)).await?;
     let (rows, has_previous, has_next) = match page {
         Page::Forward { limit, after } => {
             let (rows, more) = row::page_after(db, &filter, place(&after)?, limit).await?;

@@ -108,9 +108,9 @@ pub(crate) async fn find(
     state: &RequestState,
     slug: &str,
 ) -> crate::error::Result<Option<Arc<CachedBoard>>> {
-    state.spend(price::BOARD)?;
+    state.spend(price::BOARD).await?;
     let _reading = state.loaders.reading();
-    let found = Box::pin(app.boards.find(&app.deployment.lookups, slug));
+    let found = Box::pin(app.boards.find(app.lookups(), slug));
     let (board, good_until) = found.await?;
     state.good_until.limit(good_until);
     Ok(board.filter(|board| state.seen().includes(&board.row)))
@@ -143,7 +143,7 @@ pub(crate) async fn of_number(
     let Some(no) = no else {
         return Ok(None);
     };
-    state(ctx).spend(price::BOARD_ROW)?;
+    state(ctx).spend(price::BOARD_ROW).await?;
     let known = state(ctx).loaders.board(no).await?;
     let living = known.filter(|known| known.row.deleted_at_ms.is_none());
     Ok(living.map(Board))

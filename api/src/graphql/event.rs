@@ -181,7 +181,7 @@ pub(crate) async fn events_page(
     let db = &app(ctx).deployment.reads;
     let (Page::Forward { limit, .. } | Page::Backward { limit, .. }) = &page;
     // The mark, the events, their commits, and the voids of some of them.
-    state(ctx).spend(4 * price::select(*limit))?;
+    state(ctx).spend(4 * price::select(*limit)).await?;
     let archived_seq = mark_of(ctx, &board, member).await?.archived_seq;
     let of_member = (&board.board, member);
     let (rows, has_previous, has_next) = match page {
@@ -212,7 +212,7 @@ pub(crate) async fn find(
     ctx: &Context<'_>,
     place: EventPlace,
 ) -> crate::error::Result<Option<ScoreEvent>> {
-    state(ctx).spend(4 * price::select(1))?;
+    state(ctx).spend(4 * price::select(1)).await?;
     let db = &app(ctx).deployment.reads;
     let Some(row) = score_event::find(db, place).await? else {
         return Ok(None);

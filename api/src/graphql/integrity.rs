@@ -228,7 +228,7 @@ impl Finding {
 /// The run of a number.
 pub(crate) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Option<IntegrityRun>> {
     Needs::Scope(Scope::Admin).met(ctx)?;
-    state(ctx).spend(price::select(1))?;
+    state(ctx).spend(price::select(1)).await?;
     Ok(row::find(&app(ctx).deployment.reads, id).await?.map(IntegrityRun))
 }
 
@@ -260,7 +260,7 @@ pub(crate) async fn list(
         None => None,
     };
     let before = after.map(PageCursor::place::<i64>).transpose()?;
-    state(ctx).spend(price::select(limit))?;
+    state(ctx).spend(price::select(limit)).await?;
     let (rows, has_next) = row::page(&app(ctx).deployment.reads, board_no, before, limit).await?;
     let total = IntegrityRunTotal(board_no);
     let mut connection = Connection::with_additional_fields(after.is_some(), has_next, total);
@@ -276,7 +276,7 @@ pub(crate) async fn find_finding(
     index: i64,
 ) -> crate::error::Result<Option<Finding>> {
     Needs::Scope(Scope::Admin).met(ctx)?;
-    state(ctx).spend(price::select(1))?;
+    state(ctx).spend(price::select(1)).await?;
     let after = Some(index.saturating_sub(1));
     let (rows, _) = finding_row::page(&app(ctx).deployment.reads, run, after, 1).await?;
     let Some(row) = rows.into_iter().find(|row| i64::from(row.finding_index) == index) else {
@@ -294,7 +294,7 @@ async fn findings_page(
 ) -> crate::error::Result<Connection<Finding, FindingTotal>> {
     let limit = limit_or("first", first, FINDINGS_DEFAULT)?;
     let index = after.map(PageCursor::place::<i64>).transpose()?;
-    state(ctx).spend(price::select(limit))?;
+    state(ctx).spend(price::select(limit)).await?;
     let (rows, has_next) =
         finding_row::page(&app(ctx).deployment.reads, run_id, index, limit).await?;
     let numbers = rows.iter().map(|row| row.board_no).collect();

@@ -128,7 +128,7 @@ impl Job {
 /// The job of a number.
 pub(crate) async fn find(ctx: &Context<'_>, id: i64) -> crate::error::Result<Option<Job>> {
     Needs::Scope(Scope::Admin).met(ctx)?;
-    state(ctx).spend(price::select(1))?;
+    state(ctx).spend(price::select(1)).await?;
     Ok(row::find(&app(ctx).deployment.reads, id).await?.map(Job))
 }
 
@@ -147,7 +147,7 @@ pub(crate) async fn list(
     };
     let kind = kind.map(JobKind::name);
     let before = after.map(PageCursor::place::<i64>).transpose()?;
-    state(ctx).spend(price::select(limit))?;
+    state(ctx).spend(price::select(limit)).await?;
     let db = &app(ctx).deployment.reads;
     let (rows, has_next) = row::page(db, board_no, kind, before, limit).await?;
     let total = JobTotal { board_no, kind };

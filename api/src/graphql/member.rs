@@ -109,11 +109,11 @@ impl Member {
         let _reading = state(ctx).loaders.reading();
         let member = MemberId::new(&self.key)?;
         let is_new = state(ctx).loaders.is_new(&LookUp::Friends(&member));
-        state(ctx).spend(if is_new { price::FRIENDS } else { 0 })?;
+        state(ctx).spend(if is_new { price::FRIENDS } else { 0 }).await?;
         let (friends, good_until) = state(ctx).loaders.friends(member).await?;
         state(ctx).good_until.limit(good_until);
         if is_new {
-            state(ctx).spend(price::friends(friends.len()))?;
+            state(ctx).spend(price::friends(friends.len())).await?;
         }
         let friends = self.seen_friends(ctx, friends).await?;
         let key_of = |cursor: &String| PageCursor::place::<String>(cursor);
@@ -224,7 +224,7 @@ impl Member {
 
     /// The member that this one was merged into; null if it was not.
     async fn merged_into(&self, ctx: &Context<'_>) -> Result<Option<Member>> {
-        state(ctx).spend(price::select(1))?;
+        state(ctx).spend(price::select(1)).await?;
         let target = target_of(&app(ctx).deployment.reads, &self.key).await;
         let target: Vec<String> = target.map_err(Error::from)?.into_iter().collect();
         Ok(Box::pin(Member::find(ctx, &target)).await?.pop().flatten())
@@ -325,7 +325,7 @@ impl Member {
             .into());
         }
         let choice = Choice::from(of);
-        state(ctx).spend(boards.len() as u64 * price::ENTRY_ELSEWHERE)?;
+        state(ctx).spend(boards.len() as u64 * price::ENTRY_ELSEWHERE).await?;
         let entries = boards.iter().map(|board| self.entry_in(ctx, board, choice.clone()));
         Ok(Some(Box::pin(futures::future::try_join_all(entries)).await?))
     }

@@ -102,7 +102,7 @@ pub(crate) fn find(ctx: &Context<'_>, number: u16) -> crate::error::Result<Optio
 
 /// A page of the partitions, in the order of their numbers; only those that need attention if
 /// wanted.
-pub(crate) fn list(
+pub(crate) async fn list(
     ctx: &Context<'_>,
     unwell: bool,
     first: Option<i32>,
@@ -110,7 +110,7 @@ pub(crate) fn list(
 ) -> crate::error::Result<Connection<Partition, EmptyFields>> {
     let limit = limit_or("first", first, JOBS_DEFAULT)?;
     let after = after.map(PageCursor::place::<u16>).transpose()?;
-    state(ctx).spend(price::select(limit))?;
+    state(ctx).spend(price::select(limit)).await?;
     let (health, now) = (&app(ctx).health, Instant::now());
     let is_sql_away = health.sql.is_away();
     let is_wanted = |of: &Partition| !unwell || of.health.is_unwell(now);

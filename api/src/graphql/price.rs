@@ -125,16 +125,13 @@ pub(crate) enum LookUp<'a> {
     Total(&'a Total),
 }
 
-/// Pays for a look-up that the request makes once, and waits for a turn if that makes the request a
-/// heavy one.
+/// Pays for a look-up that the request makes once.
 ///
 /// # Errors
 /// `LIMIT_EXCEEDED` if the request's points are spent.
 pub(crate) async fn pay(state: &RequestState, look_up: LookUp<'_>, points: u64) -> Result<()> {
     let is_new = state.loaders.is_new(&look_up);
-    state.spend(if is_new { points } else { REPEATED })?;
-    state.budget.turn().await;
-    Ok(())
+    state.spend(if is_new { points } else { REPEATED }).await
 }
 
 /// Counts a total of a connection once a request: pays for its SELECTs before, and by the count for
@@ -148,10 +145,10 @@ pub(crate) async fn total(
     counted: impl FnOnce(u64) -> u64,
 ) -> Result<u64> {
     let is_new = state.loaders.is_new(&LookUp::Total(&total));
-    state.spend(if is_new { 2 * SELECT } else { REPEATED })?;
+    state.spend(if is_new { 2 * SELECT } else { REPEATED }).await?;
     let count = state.loaders.total(total).await?;
     if is_new {
-        state.spend(counted(count))?;
+        state.spend(counted(count)).await?;
     }
     Ok(count)
 }
@@ -167,14 +164,14 @@ pub(crate) fn is_counted(app: &App, read: &Standings) -> bool {
 ///
 /// # Errors
 /// `LIMIT_EXCEEDED` if the request's points are spent.
-pub(crate) fn pay_position(ctx: &Context<'_>, read: &Standings, position: u64) -> Result<()> {
+pub(crate) async fn pay_position(ctx: &Context<'_>, read: &Standings, position: u64) -> Result<()> {
     let (state, depth) = (state(ctx), position.checked_ilog2().unwrap_or(0));
     let is_paid =
         !is_counted(app(ctx), read) || !state.loaders.is_new(&LookUp::Position(&read.id, depth));
     if is_paid {
         return Ok(());
     }
-    state.spend((position / ROWS_SKIPPED).min(POSITION_MAX))
+    state.spend((position / ROWS_SKIPPED).min(POSITION_MAX)).await
 }
 
 /// The number of entries.

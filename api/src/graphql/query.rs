@@ -225,7 +225,7 @@ impl Query {
         #[graphql(desc = "The number of items, at most 1,000.", default = 20)] first: Option<i32>,
         #[graphql(desc = "Only items after this page cursor.")] after: Option<String>,
     ) -> Result<Option<Connection<Partition, EmptyFields>>> {
-        Ok(Some(partition::list(ctx, unwell, first, after.as_deref())?))
+        Ok(Some(partition::list(ctx, unwell, first, after.as_deref()).await?))
     }
 
     /// The access tokens, oldest first, ended ones too. Needs scope admin.

@@ -47,19 +47,22 @@ impl RequestState {
     /// # Errors
     /// `UNAVAILABLE` if SQL must be asked and does not answer.
     pub async fn viewer(&self, app: &App) -> Result<Option<Viewer>> {
-        if *self.seen() == Seen::All || !app.private_boards.exist(&app.deployment.lookups).await? {
+        if *self.seen() == Seen::All || !app.private_boards.exist(app.lookups()).await? {
             return Ok(None);
         }
         let member = self.principal.as_ref().and_then(|principal| principal.member.clone());
         Ok(Some(Viewer { seen: self.seen().clone(), member, sees_hidden: true }))
     }
 
-    /// Spends points on work that is about to be done, beyond what the text of the query costs.
+    /// Spends points on work that is about to be done, beyond what the text of the query costs, and
+    /// waits for a turn if that makes the request a heavy one.
     ///
     /// # Errors
     /// `LIMIT_EXCEEDED` if the request would cost more than one may.
-    pub fn spend(&self, points: u64) -> Result<()> {
-        self.budget.spend(points)
+    pub async fn spend(&self, points: u64) -> Result<()> {
+        self.budget.spend(points)?;
+        self.budget.turn().await;
+        Ok(())
     }
 
     /// Checks that the client has a scope.

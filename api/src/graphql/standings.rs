@@ -206,7 +206,7 @@ impl Standings {
         #[graphql(desc = "The members' keys.")] members: Vec<String>,
     ) -> Result<Option<Vec<Option<Entry>>>> {
         let members = member_ids("members", &members)?;
-        state(ctx).spend(price::entries(&self.read, members.len()))?;
+        state(ctx).spend(price::entries(&self.read, members.len())).await?;
         let mut found = Box::pin(state(ctx).loaders.entries(&self.read, &members)).await?;
         for (found, member) in found.iter_mut().zip(&members) {
             if found.is_some() && is_hidden(ctx, member.as_str()).await {
@@ -214,7 +214,7 @@ impl Standings {
             }
         }
         let deepest = found.iter().flatten().map(|found| found.position).max().unwrap_or(0);
-        price::pay_position(ctx, &self.read, deepest)?;
+        price::pay_position(ctx, &self.read, deepest).await?;
         let entry = |(found, member): (Option<Found>, MemberId)| {
             found.map(|found| Entry::new(self.clone(), member, found))
         };

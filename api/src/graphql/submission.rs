@@ -143,7 +143,7 @@ pub(crate) async fn submit(
     check_member_token(principal, &board, &input.scores)?;
     written::check(app, state, &board, &input.scores)?;
     let report = report(ctx);
-    state.spend(price::effects(input.scores.len() * reported_windows(report, &board)))?;
+    state.spend(price::effects(input.scores.len() * reported_windows(report, &board))).await?;
     let sources = Sources::read(principal, &input)?;
     let partitions = vec![None; input.scores.len()];
     let mut sending = Sending { input: &input, report, partitions, sources };

@@ -86,7 +86,7 @@ impl Subscription {
     ) -> Result<impl Stream<Item = EntryConnection>> {
         let first = limit("first", first)?;
         let standings = standings(ctx, &board, of).await?;
-        state(ctx).spend(price::page(&standings.read, first + 1))?;
+        state(ctx).spend(price::page(&standings.read, first + 1)).await?;
         let following = ctx.data::<Following>()?;
         let part = following.part(ctx, &standings, Want::Page(first)).await?;
         let Part::Page(entries, has_next) = part else {
@@ -111,7 +111,7 @@ impl Subscription {
     ) -> Result<impl Stream<Item = Option<Entry>>> {
         let member = MemberId::new(&member).map_err(Error::from)?;
         let standings = standings(ctx, &board, of).await?;
-        state(ctx).spend(price::entries(&standings.read, 1))?;
+        state(ctx).spend(price::entries(&standings.read, 1)).await?;
         let following = ctx.data::<Following>()?;
         let Part::Entry(found) =
             following.part(ctx, &standings, Want::Entry(member.clone())).await?

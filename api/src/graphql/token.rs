@@ -56,7 +56,7 @@ impl AccessToken {
     /// not bound to any.
     async fn board_ids(&self, ctx: &Context<'_>) -> Result<Option<Vec<ID>>> {
         let Seen::Listed(numbers) = self.0.seen() else { return Ok(None) };
-        state(ctx).spend(numbers.len() as u64 * price::BOARD_ROW)?;
+        state(ctx).spend(numbers.len() as u64 * price::BOARD_ROW).await?;
         let boards = state(ctx).loaders.boards(numbers).await?;
         let mut names: Vec<BoardName> = boards.values().map(|board| BoardName::of(board)).collect();
         names.sort_by_key(|name| name.no);
@@ -189,7 +189,7 @@ pub(crate) async fn revoke(
 /// The token of an id.
 pub(crate) async fn find(ctx: &Context<'_>, id: &str) -> Result<Option<AccessToken>> {
     Needs::Scope(Scope::Admin).met(ctx)?;
-    state(ctx).spend(price::select(1))?;
+    state(ctx).spend(price::select(1)).await?;
     Ok(row::find(&app(ctx).deployment.reads, id).await?.map(AccessToken))
 }
 
@@ -202,7 +202,7 @@ pub(crate) async fn list(
     let limit = limit("first", first)?;
     let after_place = after.map(PageCursor::place::<(i64, String)>).transpose();
     let after_place = after_place.map_err(|error| error.at("after"))?;
-    state(ctx).spend(price::select(limit))?;
+    state(ctx).spend(price::select(limit)).await?;
     let db = &app(ctx).deployment.reads;
     let mut rows = row::after(db, after_place, limit + 1).await?;
     let has_next = rows.len() > limit;

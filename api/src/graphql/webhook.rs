@@ -105,7 +105,7 @@ impl Webhook {
     /// The only board whose events it gets; null for all, and if that board is deleted.
     async fn board(&self, ctx: &Context<'_>) -> Result<Option<Board>> {
         let Some(no) = self.0.board_no else { return Ok(None) };
-        state(ctx).spend(price::BOARD_ROW)?;
+        state(ctx).spend(price::BOARD_ROW).await?;
         let boards = state(ctx).loaders.boards([no].into()).await?;
         Ok(boards.get(&no).cloned().map(Board))
     }
@@ -116,7 +116,7 @@ impl Webhook {
         if !self.0.asks_for(Kind::Overtaken) {
             return Ok(None);
         }
-        state(ctx).spend(price::select(1))?;
+        state(ctx).spend(price::select(1)).await?;
         let db = &app(ctx).deployment.reads;
         let circle = row::circle::of(db, &self.0.id).await.map_err(crate::error::Error::from)?;
         Ok(circle.map(WebhookCircle::from))
@@ -165,7 +165,7 @@ impl Webhook {
 
     /// The number of commits of the history that it was not told of yet, also of other boards.
     async fn commits_behind(&self, ctx: &Context<'_>) -> Result<i32> {
-        state(ctx).spend(price::select(1))?;
+        state(ctx).spend(price::select(1)).await?;
         let db = &app(ctx).deployment.reads;
         let behind = lane::behind(db, &self.0.id).await.map_err(crate::error::Error::from)?;
         Ok(int(behind.commits.unsigned_abs())?)
@@ -173,7 +173,7 @@ impl Webhook {
 
     /// The number of other events that wait: at most 100,000, as more of them drop the oldest.
     async fn events_waiting(&self, ctx: &Context<'_>) -> Result<i32> {
-        state(ctx).spend(price::select(1))?;
+        state(ctx).spend(price::select(1)).await?;
         let db = &app(ctx).deployment.reads;
         let count = outbox::count(db, &self.0.id).await.map_err(crate::error::Error::from)?;
         Ok(int(count)?)
@@ -188,7 +188,7 @@ impl Webhook {
 impl Webhook {
     /// The lane that has failed longest.
     async fn worst(&self, ctx: &Context<'_>) -> crate::error::Result<Option<lane::Model>> {
-        state(ctx).spend(price::select(1))?;
+        state(ctx).spend(price::select(1)).await?;
         Ok(lane::worst(&app(ctx).deployment.reads, &self.0.id).await?)
     }
 }
@@ -196,7 +196,7 @@ impl Webhook {
 /// The webhook of an id.
 pub(crate) async fn find(ctx: &Context<'_>, id: &str) -> crate::error::Result<Option<Webhook>> {
     Needs::Scope(Scope::Admin).met(ctx)?;
-    state(ctx).spend(price::select(1))?;
+    state(ctx).spend(price::select(1)).await?;
     Ok(row::find(&app(ctx).deployment.reads, id).await?.map(Webhook))
 }
 
@@ -208,7 +208,7 @@ pub(crate) async fn list(
 ) -> crate::error::Result<Connection<Webhook, EmptyFields>> {
     let limit = limit("first", first)?;
     let place = after.map(PageCursor::place::<(i64, String)>).transpose()?;
-    state(ctx).spend(price::select(limit))?;
+    state(ctx).spend(price::select(limit)).await?;
     let mut rows = row::list(&app(ctx).deployment.reads).await?;
     if let Some(place) = place {
         rows.retain(|row| (row.created_at_ms, &row.id) > (place.0, &place.1));

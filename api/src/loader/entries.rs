@@ -59,7 +59,7 @@ impl BatchFn<Bound, Result<u64>> for BetterScoresBatch {
 
 async fn find(app: &SharedApp, places: Vec<&Place>) -> Vec<(Place, Result<Option<Found>>)> {
     let members: Vec<MemberId> = places.iter().map(|place| place.key.clone()).collect();
-    match app.reader.find(&places[0].standings, &members).await {
+    match app.reader().find(&places[0].standings, &members).await {
         Ok(found) => {
             let entry = |(RankedEntry { key, .. }, position)| Found { key, position };
             let found = found.into_iter().map(|found| Ok(found.map(entry)));
@@ -72,9 +72,9 @@ async fn find(app: &SharedApp, places: Vec<&Place>) -> Vec<(Place, Result<Option
 async fn count(app: &SharedApp, bounds: Vec<&Bound>) -> Vec<(Bound, Result<u64>)> {
     let standings = &bounds[0].standings;
     let keys: Vec<RankKey> = bounds.iter().filter_map(|bound| bound.key).collect();
-    let counts = app.reader.counts_below(standings, &keys).await.map_err(Error::from);
+    let counts = app.reader().counts_below(standings, &keys).await.map_err(Error::from);
     let size = match bounds.len() > keys.len() {
-        true => app.reader.size(standings).await.map_err(Error::from),
+        true => app.reader().size(standings).await.map_err(Error::from),
         false => Ok(0),
     };
     let mut counts = keys

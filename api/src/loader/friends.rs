@@ -75,7 +75,7 @@ async fn ranked(app: &SharedApp, place: &Place) -> RankingRead {
     let (friends, good_until) = app.friends.of(&app.deployment, &place.key).await?;
     let mut members = friends.to_vec();
     members.push(place.key.clone());
-    let keys = app.reader.rank_keys(&place.standings, &members).await?;
+    let keys = app.reader().rank_keys(&place.standings, &members).await?;
     let place = |(member, key): (MemberId, _)| match key {
         Some(key) => FriendPlace::Ranked(RankedEntry { key, member }),
         None => FriendPlace::Missing(member),

@@ -73,7 +73,7 @@ async fn find(lookups: &Lookups, all: Vec<&EntryMaker>) -> Vec<(EntryMaker, Of)>
     let entries: Vec<RankedEntry> = all.iter().map(entry).collect();
     let app = &lookups.app;
     let read =
-        async { Ok::<_, Error>(app.reader.metadata(&board.board, standings, &entries).await?) };
+        async { Ok::<_, Error>(app.reader().metadata(&board.board, standings, &entries).await?) };
     match app.health.sql.read(read).await {
         Ok(found) => all.into_iter().cloned().zip(found.into_iter().map(Ok)).collect(),
         Err(error) => all.into_iter().map(|made| (made.clone(), Err(error.clone()))).collect(),

@@ -86,7 +86,7 @@ async fn read_pages(app: &SharedApp, pages: Vec<&Page>) -> Vec<(Page, PageRead)>
     }
     for page in cached {
         let Span { position, limit } = page.key;
-        let read = app.pages.page_from(&app.reader, &page.standings, position, limit).await;
+        let read = app.pages.page_from(app.reader(), &page.standings, position, limit).await;
         found.push((page.clone(), read));
     }
     found
@@ -99,7 +99,7 @@ async fn read_direct(app: &SharedApp, pages: Vec<&Page>) -> Vec<(Page, PageRead)
     let good_until = Instant::now() + app.cache_age;
     let wanted: Vec<(u64, usize)> =
         pages.iter().map(|page| (page.key.position, page.key.limit)).collect();
-    match app.reader.pages_from(&first.standings, &wanted).await {
+    match app.reader().pages_from(&first.standings, &wanted).await {
         Ok(read) => {
             let read = read.into_iter().map(|entries| Ok((entries.into(), good_until)));
             pages.into_iter().cloned().zip(read).collect()
@@ -115,7 +115,7 @@ async fn read_from_front(app: &SharedApp, pages: Vec<&Page>) -> Vec<(Page, PageR
     };
     let end =
         pages.iter().map(|page| page.key.position as usize + page.key.limit).max().unwrap_or(0);
-    match app.pages.page_from(&app.reader, &first.standings, 0, end).await {
+    match app.pages.page_from(app.reader(), &first.standings, 0, end).await {
         Ok((front, good_until)) => {
             let part = |page: &Page| {
                 let from = front.len().min(page.key.position as usize);
@@ -132,7 +132,7 @@ async fn read_from_front(app: &SharedApp, pages: Vec<&Page>) -> Vec<(Page, PageR
 async fn read_around(app: &SharedApp, alike: Vec<&Around>) -> Vec<(Around, AroundRead)> {
     let Around { standings, key: Extent { above, below, .. } } = alike[0];
     let members: Vec<MemberId> = alike.iter().map(|one| one.key.member.clone()).collect();
-    let read = app.reader.neighborhoods(standings, &members, *above, *below).await;
+    let read = app.reader().neighborhoods(standings, &members, *above, *below).await;
     match read.map_err(Error::from) {
         Ok(read) => {
             let shared = |(first, entries): (u64, Vec<RankedEntry>)| (first, entries.into());

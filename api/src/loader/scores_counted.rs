@@ -32,7 +32,7 @@ impl ScoresCountedBatch {
         let members: Vec<MemberId> = entries.iter().map(|entry| entry.key.0.clone()).collect();
         let (app, left) = (&self.lookups.app, self.left);
         let read = async {
-            let counts = app.reader.scores_counted(&board.board, standings, &members, left);
+            let counts = app.reader().scores_counted(&board.board, standings, &members, left);
             Ok::<_, Error>(counts.await?)
         };
         let counts = self.lookups.read(app.health.sql.read(read)).await;

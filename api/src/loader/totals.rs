@@ -73,7 +73,7 @@ async fn count(app: &SharedApp, total: &Total) -> Result<u64> {
     let db = &app.deployment.reads;
     Ok(match total {
         Total::Periods(In { standings, key: before_ms }) => {
-            app.reader.count_periods(standings, *before_ms).await?
+            app.reader().count_periods(standings, *before_ms).await?
         }
         Total::Events(OfMember { board, partition, member }) => {
             let mark = archive_mark::of(db, *board, *partition).await?;

@@ -55,6 +55,11 @@ impl Reader {
         Self { deployment, store, timeout, fallback: None, tails: Arc::default() }
     }
 
+    /// The same reader, for costly requests: no other read of Redis waits for its own.
+    pub fn costly(&self) -> Self {
+        Self { store: self.deployment.store.for_costly_reads(), ..self.clone() }
+    }
+
     /// The same reader, which reads from SQL while Redis is away. Clones share what SQL told.
     pub fn with_fallback(self) -> Self {
         Self { fallback: Some(Arc::new(Fallback::new())), ..self }

@@ -23,6 +23,31 @@ async fn send_all(server: &Attacked, attacks: Vec<Attack>) -> Vec<Reply> {
     join_all(sent).await
 }
 
+/// Scores among equals, whose text does not tell how many of them are counted.
+fn scores(number: usize) -> Attack {
+    let fields: String = (0..40)
+        .map(|of| format!("a{of}:scoreFor(percentile:{}.{of:0>2}{number:0>4})", 30 + of))
+        .collect();
+    let text = format!("{{board(slug:\"tie\"){{standings{{{fields}}}}}}}");
+    Attack::query("scores among equals", &text)
+}
+
+/// Friends, whose number the text does not tell either.
+fn friends(number: usize) -> Attack {
+    let fields: String = (0..10)
+        .map(|of| format!("a{of}:friends(member:\"{}\",first:1{number}){{totalCount}}", key(of)))
+        .collect();
+    let text = format!("{{board(slug:\"tie\"){{standings{{{fields}}}}}}}");
+    Attack::query("the friends of many", &text)
+}
+
+/// The first entries, so many of them.
+fn first(count: usize) -> Attack {
+    let text =
+        format!("{{board(slug:\"tie\"){{standings{{top(first:{count}){{nodes{{rank}}}}}}}}}}");
+    Attack::query("the first ones", &text)
+}
+
 fn is_refused(reply: &Reply) -> bool {
     let is_busy = reply.status == 503;
     assert!(is_busy || reply.codes().is_empty(), "{} {}", reply.status, reply.shown());
@@ -85,32 +110,39 @@ async fn requests_that_turn_out_heavy_go_on_in_turns() {
     let server = Attacked::start_with(&[&UNRATED[..], &[FEW]].concat()).await;
     boards::create(&server.api).await;
     boards::fill(server.api.deployment(), "tie").await;
-    // Their text does not tell how many equals are counted.
-    let scores = |number: usize| {
-        let fields: String = (0..40)
-            .map(|of| format!("a{of}:scoreFor(percentile:{}.{of:0>2}{number:0>4})", 30 + of))
-            .collect();
-        Attack::query(
-            "scores among equals",
-            &format!("{{board(slug:\"tie\"){{standings{{{fields}}}}}}}"),
-        )
-    };
-    let first = |number: usize| {
-        let text =
-            format!("{{board(slug:\"tie\"){{standings{{top(first:{number}){{nodes{{rank}}}}}}}}}}");
-        Attack::query("the first ones", &text)
-    };
+    boards::befriend(server.api.deployment()).await;
     let mut round = 0;
-    until("a request that turned out heavy is refused", async || {
-        round += 1;
-        let heavy = (0..30).map(|of| scores(round * 30 + of)).collect();
-        let light = (1..7).map(|of| first(10 * (round % 9) + of)).collect();
-        let (heavy, light) = join(send_all(&server, heavy), send_all(&server, light)).await;
-        assert!(!light.iter().any(is_refused));
-        assert!(heavy.iter().filter(|reply| !is_refused(reply)).count() >= 4);
-        heavy.iter().any(is_refused).then_some(())
-    })
-    .await;
+    for heavy in [scores, friends] {
+        until("a request that turned out heavy is refused", async || {
+            round += 1;
+            let heavy = (0..30).map(|of| heavy(round * 30 + of)).collect();
+            let light = (1..7).map(|of| first(10 * (round % 9) + of)).collect();
+            let (heavy, light) = join(send_all(&server, heavy), send_all(&server, light)).await;
+            assert!(!light.iter().any(is_refused));
+            assert!(heavy.iter().filter(|reply| !is_refused(reply)).count() >= 4);
+            heavy.iter().any(is_refused).then_some(())
+        })
+        .await;
+    }
     let known = (0..8).map(|of| scores(9000 + of).as_admin()).collect();
     assert!(!send_all(&server, known).await.iter().any(is_refused));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_wait_for_a_turn_leave_the_room_to_those_in_turns_and_to_light_ones() {
+    // Room for four light requests.
+    let room = ("LAUREL_COST_UNDER_WAY_MAX", "40000");
+    let server = Attacked::start_with(&[&UNRATED[..], &[room]].concat()).await;
+    boards::create(&server.api).await;
+    for board in ["big", "tie"] {
+        boards::fill(server.api.deployment(), board).await;
+    }
+    let turning = (0..12).map(scores);
+    // These begin in turns, and wait for room there.
+    let long = (0..12).map(|number| page(number, 6000));
+    let light = (0..12).map(|number| first(10 + number));
+    let all = turning.chain(long).chain(light).collect();
+    for reply in send_all(&server, all).await {
+        assert!(!is_refused(&reply));
+    }
 }

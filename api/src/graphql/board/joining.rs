@@ -77,7 +77,7 @@ pub struct Entrants(Arc<CachedBoard>);
 impl Entrants {
     /// The number of members who have joined. Needs SQL.
     async fn count(&self, ctx: &Context<'_>) -> Result<Option<i32>> {
-        state(ctx).spend(price::select(1))?;
+        state(ctx).spend(price::select(1)).await?;
         let (app, no) = (app(ctx), self.0.row.no);
         let count = async { Ok::<_, Error>(entrant::count(&app.deployment.reads, no).await?) };
         let count = app.health.sql.read(count).await?.unwrap_or(0);
@@ -96,7 +96,7 @@ impl Entrants {
         #[graphql(desc = "The member's key.")] member: String,
     ) -> Result<Option<bool>> {
         let member = member_id("member", &member)?;
-        state(ctx).spend(price::select(1))?;
+        state(ctx).spend(price::select(1)).await?;
         let (app, no) = (app(ctx), self.0.row.no);
         let (db, member) = (&app.deployment.reads, member.as_str());
         let row = async { Ok::<_, Error>(entrant::of(db, no, member).await?) };

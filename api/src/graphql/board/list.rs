@@ -34,7 +34,7 @@ pub(crate) async fn list(
     };
     let db = &app(ctx).deployment.reads;
     let (Page::Forward { limit, .. } | Page::Backward { limit, .. }) = &page;
-    state(ctx).spend(price::select(*limit))?;
+    state(ctx).spend(price::select(*limit)).await?;
     if filter.is_search() {
         pay_search(ctx).await?;
     }
@@ -75,7 +75,7 @@ pub(crate) fn filter(
 async fn pay_search(ctx: &Context<'_>) -> crate::error::Result<()> {
     let every = Filter { seen: Seen::All, ..Filter::default() };
     let all = price::total(state(ctx), Total::Boards(every), |_| 0).await?;
-    state(ctx).spend(price::counted_rows(all))
+    state(ctx).spend(price::counted_rows(all)).await
 }
 
 /// The total of a connection of boards, counted only if a query asks for it.

@@ -34,7 +34,7 @@ pub(crate) async fn segments_page(
         check_segment(&board.0.row.slug, &board.0.segment_by, segment)
             .map_err(|error| Error::from(error).at("after"))?;
     }
-    state(ctx).spend((limit as u64 + 1) * price::select(1))?;
+    state(ctx).spend((limit as u64 + 1) * price::select(1)).await?;
     let (db, no) = (&app(ctx).deployment.reads, board.0.row.no);
     let segment_by = &board.0.segment_by;
     if let Some(attribute) = attribute {

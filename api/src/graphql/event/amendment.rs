@@ -77,7 +77,7 @@ pub(crate) async fn remove_entry(
     input: &RemoveEntryInput,
 ) -> crate::error::Result<RemoveEntryPayload> {
     audit.note(|act| act.on_slug(&input.board).on_member(&input.member));
-    state(ctx).spend(price::AMENDMENT)?;
+    state(ctx).spend(price::AMENDMENT).await?;
     let board = board::named(ctx, &input.board).await.map_err(|error| error.within("input"))?;
     let member = member_id("input.member", &input.member)?;
     audit.note(|act| act.on(&board.row));
@@ -102,7 +102,7 @@ pub(crate) async fn void_event(
     audit: &Audit<'_>,
     id: &str,
 ) -> crate::error::Result<VoidEventPayload> {
-    state(ctx).spend(price::AMENDMENT)?;
+    state(ctx).spend(price::AMENDMENT).await?;
     let Some(GlobalId::Event(place)) = GlobalId::parse(id) else {
         let message = "invalid event id: expected one from Member.events";
         return Err(Error::bad_input(message).at("input.id"));

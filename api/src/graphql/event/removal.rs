@@ -130,7 +130,7 @@ pub(crate) async fn remove_entries(
     input: RemoveEntriesInput,
 ) -> Result<RemoveEntriesPayload> {
     audit.note(|act| act.on_slug(&input.board));
-    state(ctx).spend(price::AMENDMENT_OF_MANY)?;
+    state(ctx).spend(price::AMENDMENT_OF_MANY).await?;
     let board = board::named(ctx, &input.board).await.map_err(|error| error.within("input"))?;
     if input.filter.is_empty() {
         let message =
@@ -185,7 +185,7 @@ pub(crate) async fn reset_board(
     input: ResetBoardInput,
 ) -> Result<ResetBoardPayload> {
     audit.note(|act| act.on_slug(&input.board));
-    state(ctx).spend(price::AMENDMENT_OF_MANY)?;
+    state(ctx).spend(price::AMENDMENT_OF_MANY).await?;
     let board = board::named(ctx, &input.board).await.map_err(|error| error.within("input"))?;
     let after = check_cursor(input.after.as_deref())?;
     let deadline = Instant::now() + AMEND_TIMEOUT;
@@ -214,7 +214,7 @@ pub(crate) async fn reset_period(
     input: ResetPeriodInput,
 ) -> Result<ResetPeriodPayload> {
     audit.note(|act| act.on_slug(&input.board));
-    state(ctx).spend(price::AMENDMENT_OF_MANY)?;
+    state(ctx).spend(price::AMENDMENT_OF_MANY).await?;
     let board = board::named(ctx, &input.board).await.map_err(|error| error.within("input"))?;
     let choice = Choice::from(Some(input.of));
     if choice.segment.as_ref().is_some_and(|segment| !segment.is_empty()) {

@@ -103,7 +103,7 @@ pub(crate) async fn ban_member(
     audit: &Audit<'_>,
     input: &BanMemberInput,
 ) -> crate::error::Result<BanMemberPayload> {
-    state(ctx).spend(price::AMENDMENT_OF_MANY)?;
+    state(ctx).spend(price::AMENDMENT_OF_MANY).await?;
     let (member, board) = both(ctx, audit, &input.member, input.board.as_deref()).await?;
     let reason = input.reason.clone().map(|reason| text("reason", reason)).transpose();
     let app = app(ctx);
@@ -129,7 +129,7 @@ pub(crate) async fn lift_ban(
     audit: &Audit<'_>,
     input: &LiftBanInput,
 ) -> crate::error::Result<LiftBanPayload> {
-    state(ctx).spend(price::AMENDMENT_OF_MANY)?;
+    state(ctx).spend(price::AMENDMENT_OF_MANY).await?;
     let (member, board) = both(ctx, audit, &input.member, input.board.as_deref()).await?;
     let before = terms_before(ctx, &member, board).await?;
     audit.note(|act| act.before(before));
@@ -192,7 +192,7 @@ pub(crate) async fn bans_of(
     ctx: &Context<'_>,
     member: &str,
 ) -> crate::error::Result<Vec<MemberBan>> {
-    state(ctx).spend(price::select(row::BOARDS_MAX + 1))?;
+    state(ctx).spend(price::select(row::BOARDS_MAX + 1)).await?;
     let db = &app(ctx).deployment.reads;
     let Some(found) = row::of(db, member).await? else {
         return Ok(vec![]);

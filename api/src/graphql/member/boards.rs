@@ -69,7 +69,7 @@ pub(crate) async fn page(
     let limit = limit("first", first)?;
     let place = after.map(PageCursor::place::<i64>).transpose();
     let place = place.map_err(|error| error.at("after"))?;
-    state(ctx).spend(price::select(limit + 1))?;
+    state(ctx).spend(price::select(limit + 1)).await?;
     let db = &app(ctx).deployment.reads;
     if is_hidden(ctx, key).await {
         return Ok(MemberBoards::new(place.is_some(), false));

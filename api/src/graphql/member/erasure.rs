@@ -124,7 +124,7 @@ pub(crate) async fn erase_member(
     audit: &Audit<'_>,
     input: &EraseMemberInput,
 ) -> Result<EraseMemberPayload> {
-    state(ctx).spend(price::AMENDMENT_OF_MANY)?;
+    state(ctx).spend(price::AMENDMENT_OF_MANY).await?;
     let member = member_id("input.member", &input.member)?;
     // The row of the act does not name the member.
     audit.announce().await?;
@@ -148,7 +148,7 @@ pub(crate) async fn erase_member(
 /// The receipt of an id.
 pub(crate) async fn find(ctx: &Context<'_>, id: &str) -> Result<Option<ErasureReceipt>> {
     Needs::Scope(Scope::Admin).met(ctx)?;
-    state(ctx).spend(price::select(1))?;
+    state(ctx).spend(price::select(1)).await?;
     Ok(row::find(&app(ctx).deployment.reads, id).await?.map(ErasureReceipt))
 }
 
@@ -160,7 +160,7 @@ pub(crate) async fn list(
 ) -> Result<Connection<ErasureReceipt, EmptyFields>> {
     let limit = limit("first", first)?;
     let place = after.map(PageCursor::place::<row::Place>).transpose()?;
-    state(ctx).spend(price::select(limit))?;
+    state(ctx).spend(price::select(limit)).await?;
     let (rows, more) = row::page_after(&app(ctx).deployment.reads, place, limit).await?;
     let mut connection = Connection::new(after.is_some(), more);
     let edge = |row: row::Model| {

@@ -20,7 +20,7 @@ impl Member {
     /// As [`Self::find`], and those that the client does not see by their visibility.
     pub(crate) async fn existing(ctx: &Context<'_>, keys: &[String]) -> Result<Vec<Option<Self>>> {
         let _reading = state(ctx).loaders.reading();
-        state(ctx).spend(keys.len() as u64 * price::member_row())?;
+        state(ctx).spend(keys.len() as u64 * price::member_row()).await?;
         // An invalid key has no member. It must not get into the query, as not every database
         // accepts it as text.
         let possible = keys.iter().filter(|key| MemberId::new(key).is_ok()).cloned().collect();
@@ -36,7 +36,7 @@ impl Member {
         }
         // SQL got their commits since the rows were read, or has deleted the members again.
         for some in arrived.chunks(ROWS_MAX) {
-            state(ctx).spend(some.len() as u64 * price::member_row())?;
+            state(ctx).spend(some.len() as u64 * price::member_row()).await?;
             let again =
                 row::of_keys(&app(ctx).deployment.reads, some).await.map_err(Error::from)?;
             let mut again = again.into_iter().map(|row| (row.key.clone(), row)).collect();
@@ -64,7 +64,7 @@ async fn is_on_the_way(ctx: &Context<'_>, key: &str) -> Option<bool> {
 /// Takes away the rows of members that the client does not see by the boards that they are on.
 async fn withhold(ctx: &Context<'_>, rows: &mut Rows) -> Result<()> {
     let Some(viewer) = state(ctx).viewer(app(ctx)).await? else { return Ok(()) };
-    state(ctx).spend(price::select(0) + rows.len() as u64 * price::HIDDEN)?;
+    state(ctx).spend(price::select(0) + rows.len() as u64 * price::HIDDEN).await?;
     let found: Vec<String> = rows.keys().cloned().collect();
     for chunk in found.chunks(ROWS_MAX) {
         for hidden in viewer.hidden_of(&app(ctx).deployment.reads, chunk).await? {

@@ -81,7 +81,7 @@ pub(crate) async fn friends_page(
         None => (standings.clone(), None),
     };
     let all = seen_ranking(ctx, &list, &member).await?;
-    state(ctx).spend(price::entries(&list.read, limit.min(all.len())))?;
+    state(ctx).spend(price::entries(&list.read, limit.min(all.len()))).await?;
     let is_wanted = |(_, place): &(u64, &Place)| {
         (page.include_missing || place.ranked().is_some())
             && (page.include_self || *place.member() != member)
@@ -116,7 +116,7 @@ pub(crate) async fn find(
     let _reading = state(ctx).loaders.reading();
     let member = MemberId::new(member)?;
     let all = seen_ranking(ctx, standings, &member).await?;
-    state(ctx).spend(price::entries(&standings.read, 1))?;
+    state(ctx).spend(price::entries(&standings.read, 1)).await?;
     let place = (1..).zip(all.iter()).find(|(_, place)| place.member().as_str() == friend);
     let found = friends(ctx, standings, &member, place.as_slice()).await?;
     Ok(found.into_iter().next().map(|(_, friend)| friend))
@@ -149,11 +149,11 @@ async fn ranking(
     member: &MemberId,
 ) -> crate::error::Result<Arc<[Place]>> {
     let is_new = state(ctx).loaders.is_new(&LookUp::FriendRanking(&list.read.id, member));
-    state(ctx).spend(if is_new { price::FRIENDS } else { 0 })?;
+    state(ctx).spend(if is_new { price::FRIENDS } else { 0 }).await?;
     let of = loader::Place { standings: list.read.clone(), key: member.clone() };
     let (all, good_until) = state(ctx).loaders.ranking(of).await?;
     state(ctx).good_until.limit(good_until);
-    state(ctx).spend(if is_new { price::friend_ranking(&list.read, all.len()) } else { 0 })?;
+    state(ctx).spend(if is_new { price::friend_ranking(&list.read, all.len()) } else { 0 }).await?;
     Ok(all)
 }
 
@@ -205,10 +205,10 @@ async fn positions_of(
 ) -> crate::error::Result<Vec<Option<u64>>> {
     let ranked: Vec<RankedEntry> =
         page.iter().filter_map(|place| place.ranked()).cloned().collect();
-    let positions = app(ctx).reader.positions(&list.read, &ranked);
+    let positions = app(ctx).reader().positions(&list.read, &ranked);
     let positions = state(ctx).loaders.read(positions).await?;
     let deepest = positions.iter().flatten().max().copied().unwrap_or(0);
-    price::pay_position(ctx, &list.read, deepest)?;
+    price::pay_position(ctx, &list.read, deepest).await?;
     Ok(positions)
 }
 

@@ -122,7 +122,7 @@ pub(crate) async fn requests_page(
         place => Ok(place),
     });
     let place = place.map_err(|error| error.at("after"))?;
-    state(ctx).spend(price::select(limit + 1) + price::select(0))?;
+    state(ctx).spend(price::select(limit + 1) + price::select(0)).await?;
     let db = &app(ctx).deployment.reads;
     let mut keys = friend_request::askers_of(db, member, place.as_deref(), limit + 1).await?;
     let total = MemberTotal::Counted(friend_request::count_of(db, member).await?);

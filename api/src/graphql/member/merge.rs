@@ -41,7 +41,7 @@ pub(crate) async fn merge(
     audit: &Audit<'_>,
     input: &MergeMembersInput,
 ) -> Result<MergeMembersPayload> {
-    state(ctx).spend(price::AMENDMENT_OF_MANY)?;
+    state(ctx).spend(price::AMENDMENT_OF_MANY).await?;
     let source = member_id("input.source", &input.source)?;
     let target = member_id("input.target", &input.target)?;
     let value = json!({ "source": source.as_str(), "target": target.as_str() });

@@ -199,7 +199,7 @@ pub(crate) async fn find(
     number: i64,
 ) -> crate::error::Result<Option<QuarantinedScore>> {
     Needs::Scope(Scope::Moderate).met(ctx)?;
-    state(ctx).spend(price::select(2))?;
+    state(ctx).spend(price::select(2)).await?;
     let db = &app(ctx).deployment.reads;
     let Some(row) = row::of_numbers(db, [number]).await?.pop() else {
         return Ok(None);
@@ -238,7 +238,7 @@ pub(crate) async fn page(
     let place = after.map(PageCursor::place::<i64>).transpose()?;
     let member = member.map(|member| member_id("member", &member)).transpose()?;
     let states: Vec<State> = states_or(states, &OPEN)?;
-    state(ctx).spend(price::select(limit))?;
+    state(ctx).spend(price::select(limit)).await?;
     let (db, no) = (&app(ctx).deployment.reads, board.row.no);
     let key = member.as_ref().map(|member| member.as_str());
     let of = (states.as_slice(), key);
@@ -256,7 +256,7 @@ pub(crate) async fn release_quarantined(
     audit: &Audit<'_>,
     input: &ReleaseQuarantinedInput,
 ) -> crate::error::Result<ReleaseQuarantinedPayload> {
-    state(ctx).spend(price::AMENDMENT)?;
+    state(ctx).spend(price::AMENDMENT).await?;
     let numbers = numbers(&input.numbers)?;
     let deployment = &app(ctx).deployment;
     let rows = seen(ctx, numbers.iter().flatten().copied().collect()).await?;
@@ -291,7 +291,7 @@ pub(crate) async fn void_quarantined(
     audit: &Audit<'_>,
     input: &VoidQuarantinedInput,
 ) -> crate::error::Result<VoidQuarantinedPayload> {
-    state(ctx).spend(price::AMENDMENT)?;
+    state(ctx).spend(price::AMENDMENT).await?;
     let numbers = numbers(&input.numbers)?;
     let rows = seen(ctx, numbers.iter().flatten().copied().collect()).await?;
     note_scores(ctx, audit, &rows).await?;

@@ -268,7 +268,7 @@ pub(crate) async fn resolve_report(
 /// The report of a number.
 pub(crate) async fn find(ctx: &Context<'_>, no: i64) -> Result<Option<MemberReport>> {
     Needs::Scope(Scope::Moderate).met(ctx)?;
-    state(ctx).spend(price::select(2))?;
+    state(ctx).spend(price::select(2)).await?;
     let db = &app(ctx).deployment.db;
     let Some(row) = row::find(db, no).await? else { return Ok(None) };
     let board = board_row::living_of_numbers(db, &[row.board_no]).await?.remove(&row.board_no);
@@ -289,7 +289,7 @@ pub(crate) async fn page(
     let place = after.map(PageCursor::place::<i64>).transpose()?;
     let member = member.map(|member| member_id("member", &member)).transpose()?;
     let states: Vec<State> = states_or(states, &[State::Open])?;
-    state(ctx).spend(price::select(limit))?;
+    state(ctx).spend(price::select(limit)).await?;
     let (db, no) = (&app(ctx).deployment.reads, board.row.no);
     let of = (states.as_slice(), member.as_ref().map(MemberId::as_str));
     let (rows, has_next) = row::page(db, no, of, place.unwrap_or_default(), limit).await?;

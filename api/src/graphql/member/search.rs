@@ -40,9 +40,9 @@ impl MemberTotal {
                 let total = Total::Members(prefix.clone());
                 if prefix.viewer().is_some() && state(ctx).loaders.is_new(&LookUp::Total(&total)) {
                     // Members whom the client does not see are looked at, and not counted.
-                    state(ctx).spend(price::select(0))?;
+                    state(ctx).spend(price::select(0)).await?;
                     let looked_at = prefix.count_looked_at(&app(ctx).deployment.reads).await?;
-                    state(ctx).spend(looked_at * price::HIDDEN_AT_ONCE)?;
+                    state(ctx).spend(looked_at * price::HIDDEN_AT_ONCE).await?;
                 }
                 price::total(state(ctx), total, price::counted_rows).await?
             }
@@ -87,13 +87,13 @@ pub(crate) async fn search(
         }
         let wanted = limit + 1 - found.len();
         let wanted = if prefix.viewer().is_some() { wanted.max(LOOKED_AT_ONCE) } else { wanted };
-        state(ctx).spend(2 * price::select(wanted))?;
+        state(ctx).spend(2 * price::select(wanted)).await?;
         let mut rows = rows_after(db, &prefix, last.as_ref(), wanted).await?;
         let is_last = rows.len() < wanted;
         looked_at += rows.len();
         last = rows.last().map(|(place, _)| place.clone());
         if let Some(viewer) = prefix.viewer() {
-            state(ctx).spend(price::HIDDEN * rows.len() as u64)?;
+            state(ctx).spend(price::HIDDEN * rows.len() as u64).await?;
             let keys: Vec<String> = rows.iter().map(|(_, row)| row.key.clone()).collect();
             let hidden: HashSet<String> = viewer.hidden_of(db, &keys).await?.into_iter().collect();
             rows.retain(|(_, row)| !hidden.contains(&row.key));

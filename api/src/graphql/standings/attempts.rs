@@ -47,7 +47,7 @@ impl Standings {
             true => None,
             false => state(ctx).loaders.entry(place).await?,
         };
-        price::pay_position(ctx, &read, found.as_ref().map_or(0, |found| found.position))?;
+        price::pay_position(ctx, &read, found.as_ref().map_or(0, |found| found.position)).await?;
         let used = found.map_or(0, |found| read.rules.state(counts, period, found.key).score);
         let used = int(used.unsigned_abs())?;
         let max = int(max.into())?;

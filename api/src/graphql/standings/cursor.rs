@@ -88,9 +88,9 @@ impl Standings {
     /// True if a place is that of an entry whose member the client sees. It is a read of its own,
     /// as the page that it is for has begun, and holds up the loaders.
     async fn has(&self, ctx: &Context<'_>, place: &RankedEntry) -> Result<bool> {
-        state(ctx).spend(price::entries(&self.read, 1))?;
+        state(ctx).spend(price::entries(&self.read, 1)).await?;
         let members = [place.member.clone()];
-        let keys = app(ctx).reader.rank_keys(&self.read, &members);
+        let keys = app(ctx).reader().rank_keys(&self.read, &members);
         let keys = state(ctx).loaders.read(keys).await?;
         let is_there = keys.first().copied().flatten() == Some(place.key);
         Ok(is_there && !is_hidden(ctx, place.member.as_str()).await)

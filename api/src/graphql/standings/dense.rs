@@ -38,7 +38,7 @@ impl App {
         let mut from = RankedEntry { key: RankKey::from_i64(0)?, member: MemberId::new(" ")? };
         let (mut scores, mut last, mut step) = (0, None, *STEP_ENTRIES.start());
         while left.peek().is_some() {
-            let (fresh, is_end) = self.reader.scores(standings, &from, step).await?;
+            let (fresh, is_end) = self.reader().scores(standings, &from, step).await?;
             for &score in &fresh {
                 while let Some((_, index)) = left.next_if(|(key, _)| *key <= score) {
                     found[index] = Ok(scores);

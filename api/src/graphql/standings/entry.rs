@@ -140,7 +140,7 @@ impl Entry {
                 state(ctx).loaders.better_scores(bound).await?
             }
             RankMethod::Competition => {
-                state(ctx).spend(price::count(read))?;
+                state(ctx).spend(price::count(read)).await?;
                 let first_of_score =
                     read.rules.layout(read.id.window).first_of_score(self.found.key);
                 state(ctx)
@@ -199,12 +199,12 @@ impl Entry {
         let Standings { board, read, .. } = &self.standings;
         let look_up = LookUp::ScoresCounted(&read.id, &self.member);
         let is_new = state(ctx).loaders.is_new(&look_up);
-        state(ctx).spend(if is_new { price::scores_counted() } else { price::REPEATED })?;
+        state(ctx).spend(if is_new { price::scores_counted() } else { price::REPEATED }).await?;
         let key = (self.member.clone(), self.found.key);
         let of = EntryMaker { board: board.clone(), standings: read.clone(), key };
         let counted = state(ctx).loaders.scores_counted(of).await?;
         if is_new {
-            state(ctx).spend(price::passed_events(counted.passed))?;
+            state(ctx).spend(price::passed_events(counted.passed)).await?;
         }
         Ok(counted.number.map(int).transpose()?)
     }

@@ -33,10 +33,10 @@ impl Standings {
                 let (list, after) = self.resume(ctx, after.as_deref(), Side::After).await?;
                 let (mut position, mut entries) = match &after {
                     Some(place) => {
-                        state.spend(price::page(&list.read, limit))?;
-                        let page = app.reader.forward(&list.read, place, limit + 2);
+                        state.spend(price::page(&list.read, limit)).await?;
+                        let page = app.reader().forward(&list.read, place, limit + 2);
                         let page = state.loaders.read(page).await?;
-                        price::pay_position(ctx, &list.read, page.0)?;
+                        price::pay_position(ctx, &list.read, page.0).await?;
                         page
                     }
                     None => {
@@ -56,10 +56,10 @@ impl Standings {
             }
             Page::Backward { limit, before } => {
                 let (list, before) = self.resume(ctx, before.as_deref(), Side::Before).await?;
-                state.spend(price::page(&list.read, limit))?;
-                let page = app.reader.backward(&list.read, before.as_ref(), limit + 1);
+                state.spend(price::page(&list.read, limit)).await?;
+                let page = app.reader().backward(&list.read, before.as_ref(), limit + 1);
                 let (end, mut entries) = state.loaders.read(page).await?;
-                price::pay_position(ctx, &list.read, end)?;
+                price::pay_position(ctx, &list.read, end).await?;
                 let has_previous = entries.len() > limit;
                 let entries = entries.split_off(entries.len().saturating_sub(limit));
                 let position = end.saturating_sub(entries.len() as u64);
@@ -107,7 +107,7 @@ impl Standings {
             // It costs as much as one that there is not.
             let price = price::entries(&self.read, 1);
             price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price).await?;
-            price::pay_position(ctx, &self.read, 0)?;
+            price::pay_position(ctx, &self.read, 0).await?;
             return Ok(None);
         }
         self.entry_of(ctx, member).await
@@ -123,7 +123,8 @@ impl Standings {
         price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price).await?;
         let place = Place { standings: self.read.clone(), key: member.clone() };
         let found = state(ctx).loaders.entry(place).await?;
-        price::pay_position(ctx, &self.read, found.as_ref().map_or(0, |found| found.position))?;
+        price::pay_position(ctx, &self.read, found.as_ref().map_or(0, |found| found.position))
+            .await?;
         Ok(found.map(|found| Entry::new(self.clone(), member, found)))
     }
 
@@ -143,7 +144,7 @@ impl Standings {
         }
         let around = state(ctx).loaders.around(&self.read, member, above, below).await?;
         let Some((first, placed)) = around else { return Ok(vec![]) };
-        price::pay_position(ctx, &self.read, first)?;
+        price::pay_position(ctx, &self.read, first).await?;
         Ok(self.entries(placed.to_vec(), first).collect())
     }
 
@@ -155,11 +156,11 @@ impl Standings {
         member: &MemberId,
     ) -> crate::error::Result<u64> {
         let _reading = state(ctx).loaders.reading();
-        state(ctx).spend(price::page(&self.read, 1))?;
+        state(ctx).spend(price::page(&self.read, 1)).await?;
         let place = RankedEntry { key, member: member.clone() };
         let (position, _) =
-            state(ctx).loaders.read(app(ctx).reader.forward(&self.read, &place, 1)).await?;
-        price::pay_position(ctx, &self.read, position)?;
+            state(ctx).loaders.read(app(ctx).reader().forward(&self.read, &place, 1)).await?;
+        price::pay_position(ctx, &self.read, position).await?;
         Ok(position)
     }
 

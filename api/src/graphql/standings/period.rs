@@ -146,8 +146,8 @@ async fn periods(
 ) -> crate::error::Result<Vec<ListedPeriod>> {
     let read = &standings.read;
     if read.id.window.has_periods() {
-        state(ctx).spend(price::periods(read, limit))?;
-        let periods = app(ctx).reader.periods(read, range, limit);
+        state(ctx).spend(price::periods(read, limit)).await?;
+        let periods = app(ctx).reader().periods(read, range, limit);
         let mut periods = state(ctx).loaders.read(periods).await?;
         // The roller makes the next period of a rolling window ahead of time.
         periods.retain(|listed| listed.present_from_ms <= state(ctx).now_ms);
@@ -158,7 +158,7 @@ async fn periods(
         label: read.period.label.clone(),
     };
     // Not by a look-up that waits for reads, as this is one of them.
-    state(ctx).spend(price::size(app(ctx), read))?;
-    let size = state(ctx).loaders.read(app(ctx).reader.size(read)).await?;
+    state(ctx).spend(price::size(app(ctx), read)).await?;
+    let size = state(ctx).loaders.read(app(ctx).reader().size(read)).await?;
     Ok(if size > 0 { vec![all] } else { vec![] })
 }

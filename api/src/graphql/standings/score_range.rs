@@ -98,8 +98,8 @@ impl Standings {
         };
         let (Page::Forward { limit, .. } | Page::Backward { limit, .. }) = &page;
         let limit = *limit;
-        state(ctx).spend(price::page(&self.read, limit))?;
-        let reader = &app(ctx).reader;
+        state(ctx).spend(price::page(&self.read, limit)).await?;
+        let reader = app(ctx).reader();
         match page {
             Page::Forward { after, .. } => {
                 let (list, after) = self.resume(ctx, after.as_deref(), Side::After).await?;
@@ -107,7 +107,7 @@ impl Standings {
                 let start = after.clone().filter(|after| *after > front).unwrap_or(front);
                 let read = reader.forward(&list.read, &start, limit + 2);
                 let (mut position, mut entries) = state(ctx).loaders.read(read).await?;
-                price::pay_position(ctx, &list.read, position)?;
+                price::pay_position(ctx, &list.read, position).await?;
                 if after.is_some() && entries.first() == after.as_ref() {
                     entries.remove(0);
                     position += 1;
@@ -127,7 +127,7 @@ impl Standings {
                 };
                 let read = reader.backward(&list.read, end.as_ref(), limit + 1);
                 let (end, mut entries) = state(ctx).loaders.read(read).await?;
-                price::pay_position(ctx, &list.read, end)?;
+                price::pay_position(ctx, &list.read, end).await?;
                 entries.retain(is_inside);
                 let has_previous = entries.len() > limit;
                 let entries = entries.split_off(entries.len().saturating_sub(limit));
@@ -144,14 +144,14 @@ impl Standings {
         range: ScoreRange,
     ) -> Result<u64> {
         let bounds: Vec<RankKey> = [range.from, range.behind].into_iter().flatten().collect();
-        state(ctx).spend(price::count(&self.read) * bounds.len() as u64)?;
+        state(ctx).spend(price::count(&self.read) * bounds.len() as u64).await?;
         let mut counts = state(ctx).loaders.counts(&self.read, &bounds).await?.into_iter();
         let before = if range.from.is_some() { counts.next() } else { Some(0) };
         let end = match (range.behind, counts.next()) {
             (Some(_), Some(end)) => end,
             _ => self.count(ctx).await?,
         };
-        price::pay_position(ctx, &self.read, end)?;
+        price::pay_position(ctx, &self.read, end).await?;
         Ok(end.saturating_sub(before.unwrap_or(0)))
     }
 
@@ -168,10 +168,10 @@ impl Standings {
             None => raw,
         };
         let key = rules.key(read.id.window, &read.period, State { score, tick });
-        state(ctx).spend(price::count(read))?;
+        state(ctx).spend(price::count(read)).await?;
         let better = state(ctx).loaders.counts(read, &[key.map_err(of_score)?]).await?;
         let better = better.first().copied().unwrap_or(0);
-        price::pay_position(ctx, read, better)?;
+        price::pay_position(ctx, read, better).await?;
         Ok(better + 1)
     }
 }

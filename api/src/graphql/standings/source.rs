@@ -36,7 +36,7 @@ pub(crate) async fn source_of(
         return (StandingsSource::Archive, as_of(complete_at));
     }
     state.loaders.wait_for_look_ups().await;
-    match app.reader.answered_by_sql(standings, state.loaders.began_at()).await {
+    match app.reader().answered_by_sql(standings, state.loaders.began_at()).await {
         Some(answered) => (StandingsSource::Fallback, as_of(answered.complete_at)),
         None if redis.is_away(standings.partitions()) => {
             (StandingsSource::Fallback, as_of(complete_at))

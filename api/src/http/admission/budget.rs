@@ -59,9 +59,13 @@ impl Budget {
         else {
             return;
         };
-        self.change_lanes(LIGHT, TURNING);
-        turning.turn().await;
-        self.change_lanes(TURNING, HEAVY);
+        // In a box: most never come here, and all that may wait are as large as it.
+        let waiting = async {
+            self.change_lanes(LIGHT, TURNING);
+            turning.turn().await;
+            self.change_lanes(TURNING, HEAVY);
+        };
+        Box::pin(waiting).await;
     }
 
     /// Moves what is held from one lane to another, unless a part of the request has done so.

@@ -1,8 +1,9 @@
 //! One redis-server: the connections to it, each of which belongs to one run of the server.
 //!
 //! A connection answers in the order in which it was asked. So commits, and the persister's reads
-//! of the log, have one of their own: a commit never waits for the answers of readers. The probe
-//! has one, too: it tells a server that hangs from one that is asked much.
+//! of the log, have one of their own: a commit never waits for the answers of readers. Costly reads
+//! have one, on which they take turns: a read of one entry does not wait for those of a thousand.
+//! So has the probe: it tells a server that hangs from one that is asked much.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, ConnectionInfo, FromRedisValue, Pipeline, RedisError, RedisResult, Value,
 };
-use tokio::sync::RwLock;
+use tokio::sync::{Mutex, RwLock};
 
 use super::run::{RunName, Teller, run_id_of, unless_of_redis};
 use crate::error::{Error, Result};
@@ -29,6 +30,9 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most commands that one read has under way at a server: other readers share the connection.
 const READS_UNDER_WAY_MAX: usize = 64;
 
+/// The same for costly reads, all of a process together: Redis does one thing at a time.
+const COSTLY_UNDER_WAY_MAX: usize = 8;
+
 /// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
@@ -36,6 +40,8 @@ pub(crate) enum Lane {
     Work,
     /// Reads of requests.
     Reads,
+    /// Reads of costly requests.
+    CostlyReads,
     /// The probe of the process.
     Probe,
 }
@@ -62,7 +68,7 @@ pub(crate) struct Node {
     pub(crate) address: String,
     client: redis::Client,
     /// By the lane.
-    slots: [RwLock<Slot>; 3],
+    slots: [RwLock<Slot>; 4],
 }
 
 /// A connection to a server, and the failures to make one.
@@ -80,6 +86,8 @@ pub(crate) struct Link {
     lane: Lane,
     pub(crate) run_id: Arc<str>,
     pub(crate) teller: Teller,
+    /// Held while a part of a costly read is under way.
+    turn: Arc<Mutex<()>>,
 }
 
 /// A new connection, with the server's answer to `INFO` and the one who gave it.
@@ -144,8 +152,11 @@ impl Node {
     /// Drops a broken connection. With the probe's, that of readers goes too: it would be as
     /// silent, and readers that wait for it learn that late.
     pub(crate) async fn unlink(&self, broken: &Link) {
-        let readers = (broken.lane == Lane::Probe).then_some(Lane::Reads);
-        for lane in [broken.lane].into_iter().chain(readers) {
+        let lanes = match broken.lane {
+            Lane::Probe => &[Lane::Probe, Lane::Reads, Lane::CostlyReads][..],
+            _ => &[broken.lane],
+        };
+        for &lane in lanes {
             let mut slot = self.slots[lane as usize].write().await;
             slot.link.take_if(|link| link.run_id == broken.run_id);
         }
@@ -159,7 +170,7 @@ impl Node {
 
     async fn connect(&self, greeting: &Greeting, lane: Lane) -> Result<Link> {
         let response_timeout = match lane {
-            Lane::Work | Lane::Reads => greeting.response_timeout,
+            Lane::Work | Lane::Reads | Lane::CostlyReads => greeting.response_timeout,
             Lane::Probe => greeting.response_timeout.min(PROBE_TIMEOUT),
         };
         let Met { connection, info, teller } = self.meet(greeting, response_timeout).await?;
@@ -173,7 +184,7 @@ impl Node {
             // Without it, a server that lost its data would not be told from the one before.
             (None, None) => return Err(self.keeps_back("its INFO has no run_id")),
         };
-        let mut link = Link { connection, lane, run_id, teller };
+        let mut link = Link { connection, lane, run_id, teller, turn: Arc::default() };
         let () = link.query(&greeting.scripts).await.map_err(|error| self.away(&error))?;
         Ok(link)
     }
@@ -301,20 +312,27 @@ impl Link {
     }
 
     /// As [`Self::query`]; a long pipeline of reads of requests goes in parts, one after the other,
-    /// so that other readers come in between.
+    /// so that other readers come in between. Only one part of all costly reads is under way.
     pub(crate) async fn query_in_turn(&mut self, pipe: &Pipeline) -> RedisResult<Vec<Value>> {
-        let is_short = pipe.len() <= READS_UNDER_WAY_MAX;
+        let is_costly = self.lane == Lane::CostlyReads;
+        let is_short = pipe.len() <= READS_UNDER_WAY_MAX && !is_costly;
         if self.lane == Lane::Work || is_short {
             return self.query(pipe).await;
         }
+        let turn = self.turn.clone();
         let mut values = Vec::with_capacity(pipe.len());
         let mut commands = pipe.cmd_iter().peekable();
         while commands.peek().is_some() {
+            let (count, _turn) = match is_costly {
+                true => (COSTLY_UNDER_WAY_MAX, Some(turn.lock().await)),
+                false => (READS_UNDER_WAY_MAX, None),
+            };
             let mut part = redis::pipe();
-            for command in commands.by_ref().take(READS_UNDER_WAY_MAX) {
+            for command in commands.by_ref().take(count) {
                 part.add_command(command.clone());
             }
-            match self.query::<Vec<Value>>(&part).await {
+            let answer = self.query::<Vec<Value>>(&part).await;
+            match answer {
                 Ok(answers) => values.extend(answers),
                 // The places of the errors must be those in the whole pipeline.
                 Err(error) if error.clone().into_server_errors().is_some() => {
