@@ -24,7 +24,8 @@ const OF_ADDRESS: usize = 50;
 /// The seconds of the siege, and of the readers alone.
 const SECONDS: usize = 60;
 
-/// The pause between two requests of a connection.
+/// The pause between two requests of a connection, on average. After pauses of the same length, all
+/// that once waited for the same thing would come at once, again and again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest body of an attack: the attackers share the machine with the server.
@@ -51,6 +52,11 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
         figures.add("honest readers, p50", "ms", side, quantile(&mut ms, 0.5));
         figures.add("honest readers, p99", "ms", side, quantile(&mut ms, 0.99));
     }
+}
+
+async fn pause() {
+    let lasts = PAUSE.mul_f64(rand::rng().random_range(0.5..1.5));
+    tokio::time::sleep(lasts).await;
 }
 
 /// A client of an address of its own.
@@ -99,7 +105,7 @@ async fn read_until(client: Client, url: Arc<str>, deadline: Instant) -> (Vec<f6
         };
         ms.push(began.elapsed().as_secs_f64() * 1000.0);
         failures.extend(failure);
-        tokio::time::sleep(PAUSE).await;
+        pause().await;
     }
     (ms, failures)
 }
@@ -142,7 +148,7 @@ async fn send_until(
         let number = rand::rng().random_range(0..attacks.len());
         // Most are refused; some end with the connection.
         drop(attacks[number].send(&client, &url, "").await);
-        tokio::time::sleep(PAUSE).await;
+        pause().await;
     }
 }
 
@@ -154,6 +160,6 @@ async fn stall_until(host: u8, url: Arc<str>, is_over: Arc<AtomicBool>) {
         {
             socket.read(15 * PAUSE).await;
         }
-        tokio::time::sleep(PAUSE).await;
+        pause().await;
     }
 }
