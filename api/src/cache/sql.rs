@@ -95,7 +95,9 @@ where
             let last = match self.values.get(key).await {
                 Some(value) if !is_old(&value) => {
                     if !turns::is_here() && value.is_to_renew(self.fresh) {
-                        return self.renew(key, value, read()).await.answer();
+                        // If that fails, the present value stays until its end, and no longer.
+                        let renewed = self.read(key, None, read()).await;
+                        return self.keep(key, renewed).await.answer();
                     }
                     return value.answer();
                 }
@@ -126,17 +128,6 @@ where
                 return value.answer();
             }
         }
-    }
-
-    /// Reads a value again that is still good.
-    async fn renew(
-        &self,
-        key: &K,
-        value: Value<V>,
-        read: impl Future<Output = Result<V>> + Send,
-    ) -> Value<V> {
-        let renewed = self.read(key, Some(value), read).await;
-        self.keep(key, renewed).await
     }
 
     /// Keeps a value, unless there is a later one; gives the one that is kept.
@@ -276,5 +267,15 @@ mod tests {
         // A change of this process ends it at once.
         cache.changed(&KEY);
         assert_eq!(read_as(&cache, 3).await, Some(3));
+    }
+    #[tokio::test]
+    async fn a_value_that_cannot_be_renewed_hides_no_later_one() {
+        let cache = SqlCache { lane: Lane::Reads, ..cache() };
+        read_as(&cache, 1).await;
+        age(&cache, HOUR * 3 / 4).await;
+        let away = || ready(Err::<u8, _>(unavailable()));
+        assert_eq!(cache.find(&KEY, away).await.unwrap().0, 1);
+        age(&cache, HOUR / 4).await;
+        assert_eq!(read_as(&cache, 2).await, Some(2));
     }
 }

@@ -149,8 +149,8 @@ impl Node {
         }
     }
 
-    /// Drops a broken connection. With the probe's, that of readers goes too: it would be as
-    /// silent, and readers that wait for it learn that late.
+    /// Drops a broken connection. With the probe's, those of readers go too: they would be as
+    /// silent, and readers that wait for them learn that late.
     pub(crate) async fn unlink(&self, broken: &Link) {
         let lanes = match broken.lane {
             Lane::Probe => &[Lane::Probe, Lane::Reads, Lane::CostlyReads][..],
@@ -331,8 +331,7 @@ impl Link {
             for command in commands.by_ref().take(count) {
                 part.add_command(command.clone());
             }
-            let answer = self.query::<Vec<Value>>(&part).await;
-            match answer {
+            match self.query::<Vec<Value>>(&part).await {
                 Ok(answers) => values.extend(answers),
                 // The places of the errors must be those in the whole pipeline.
                 Err(error) if error.clone().into_server_errors().is_some() => {
