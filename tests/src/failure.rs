@@ -1,19 +1,76 @@
-//! Failures, told when they happen: the test runner keeps them until the last test is over.
+//! Failures, told when they happen: the test runner keeps them until the last test is over. A test
+//! that hangs is one, too: it ends the run, as the runner waits for it forever.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
+use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::Once;
+use std::process::{Command, exit};
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::{Duration, Instant};
 use std::{io, panic, thread};
 
 /// The most characters of a failure that are told at once.
 const CHARACTERS_MAX: usize = 600;
 
+/// A test that has run for so long hangs: the slowest takes some minutes.
+const TEST_MAX: Duration = Duration::from_secs(20 * 60);
+
+/// The exit status of a run of tests that failed.
+const FAILED: i32 = 101;
+
+/// The tests that run, with their beginning.
+static RUNNING: Mutex<BTreeMap<String, Instant>> = Mutex::new(BTreeMap::new());
+
 thread_local! {
     static SEED: Cell<Option<u64>> = const { Cell::new(None) };
+    static PRESENT: OnceCell<Test> = const { OnceCell::new() };
+}
+
+/// A test that runs, by its name.
+struct Test(String);
+
+impl Drop for Test {
+    fn drop(&mut self) {
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+    }
+}
+
+/// Notes that the test of this thread runs, and ends the process once a test hangs.
+fn watch() {
+    let thread = thread::current();
+    let Some(name) = thread.name().filter(|name| name.contains("::")) else { return };
+    PRESENT.with(|present| {
+        present.get_or_init(|| {
+            let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+            running.insert(name.to_owned(), Instant::now());
+            Test(name.to_owned())
+        });
+    });
+    static WATCH: Once = Once::new();
+    WATCH.call_once(|| {
+        thread::spawn(|| {
+            loop {
+                thread::sleep(Duration::from_secs(10));
+                let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some((name, _)) = running.iter().find(|(_, at)| at.elapsed() > TEST_MAX) {
+                    end_hung(name);
+                }
+            }
+        });
+    });
+}
+
+/// Ends the process, as a test hangs: tells its name, and what runs.
+fn end_hung(name: &str) -> ! {
+    let minutes = TEST_MAX.as_secs() / 60;
+    let _ = writeln!(io::stderr(), "{name} hangs: it has run for {minutes} minutes, among these");
+    let _ = Command::new("ps").args(["-eHo", "pid,etime,stat,wchan:20,args"]).status();
+    exit(FAILED);
 }
 
 /// Tells each failure of this process at once, with the seed of its thread.
 pub(crate) fn tell_at_once() {
+    watch();
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = panic::take_hook();

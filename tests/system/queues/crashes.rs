@@ -24,7 +24,7 @@ async fn a_score_counts_once_whatever_step_the_program_dies_at() {
         for step in STEPS {
             crash_at(step, &deployment, ingest()).await;
         }
-        run_once(ingest());
+        run_once(&deployment, ingest()).await;
         game.check(&api, &queue).await;
     }
 }
@@ -65,14 +65,14 @@ async fn a_score_counts_once_whatever_is_killed_around_the_program() {
                 _ => queue.publish(second).await,
             }
         }
-        let told = run_once(queue.ingest(&deployment, &to, &token));
+        let told = run_once(&deployment, queue.ingest(&deployment, &to, &token)).await;
         // The last messages may be under way in the two others.
         for process in running {
             signal("TERM", process.pid());
             let (status, log) = process.wait().await;
             assert!(status.success(), "{log}");
         }
-        let rest = run_once(queue.ingest(&deployment, &to, &token));
+        let rest = run_once(&deployment, queue.ingest(&deployment, &to, &token)).await;
         println!("{kind:?}: {told}{rest}");
         game.check(&api, &queue).await;
     }

@@ -54,7 +54,7 @@ async fn a_score_is_the_same_event_in_each_format() {
         queue.publish(&messages).await;
         let mut command = queue.ingest(&deployment, api.url(), api.token());
         command.args(["--board", "b"]);
-        let told = run_once(command);
+        let told = run_once(&deployment, command).await;
         assert!(told.contains("settled 8 messages with 4 scores applied, 4 duplicate"), "{told}");
         assert_eq!(queue.letters().await, []);
         let select = "SELECT event_id FROM score_event WHERE score = 12 AND at_ms = 1767323045000 ORDER BY event_id";

@@ -178,12 +178,12 @@ pub(super) async fn crash_at(step: &str, deployment: &Arc<Deployment>, mut comma
     assert_eq!(status.code(), None, "it does not die at {step}: {log}");
 }
 
-/// Runs the program until the queue is empty; returns its output.
-pub(super) fn run_once(mut command: Command) -> String {
-    let output = command.arg("--once").output().unwrap();
-    let log = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{log}");
-    String::from_utf8(output.stdout).unwrap()
+/// Runs the program until the queue is empty; returns its log and its output.
+pub(super) async fn run_once(deployment: &Arc<Deployment>, mut command: Command) -> String {
+    command.arg("--once");
+    let (status, log) = Ingest::start(deployment, command).wait().await;
+    assert!(status.success(), "{log}");
+    log
 }
 
 /// The only dead letter.

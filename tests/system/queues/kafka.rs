@@ -80,7 +80,7 @@ async fn partitions_move_to_another_process_while_the_server_is_away_from_one() 
     running.push(Ingest::start(&deployment, command));
     second.until_metric("laurel_ingest_messages_total{outcome=\"settled\"}", 1).await;
     proxy.lead_to(port_of(api.url()));
-    run_once(queue.ingest(&deployment, api.url(), api.token()));
+    run_once(&deployment, queue.ingest(&deployment, api.url(), api.token())).await;
     for process in running {
         signal("TERM", process.pid());
         let (status, log) = process.wait().await;
@@ -108,7 +108,7 @@ async fn a_refused_message_keeps_those_after_it_in_its_partition() {
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("message 0/3 of SCORES is refused: it is not a score"), "{error}");
     assert!(out.contains("settled 3 messages with 9 scores applied"), "{out}");
-    let told = run_once(queue.ingest(&deployment, api.url(), api.token()));
+    let told = run_once(&deployment, queue.ingest(&deployment, api.url(), api.token())).await;
     assert!(told.contains("settled 7 messages with 0 scores applied, 6 duplicate"), "{told}");
     assert_eq!(only_letter(&queue).await.payload, "poison");
     check_sum(&api, 9).await;
@@ -128,7 +128,7 @@ async fn a_long_message_is_put_aside_without_its_end_if_the_topic_takes_no_more(
     server.refuse_as_too_long(1);
     let mut command = queue.ingest(&deployment, api.url(), api.token());
     command.env("LAUREL_INGEST_BYTES", (4 << 20).to_string());
-    let told = run_once(command);
+    let told = run_once(&deployment, command).await;
     assert!(told.contains("settled 3 messages with 2 scores applied"), "{told}");
     let letter = only_letter(&queue).await;
     assert_eq!(letter.code, "LIMIT_EXCEEDED");

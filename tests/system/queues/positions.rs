@@ -48,11 +48,11 @@ async fn a_score_without_an_id_counts_once_whatever_step_the_program_dies_at() {
                 deployment.flush_redis().await;
             }
         }
-        run_once(ingest(&from(&queue)));
+        run_once(&deployment, ingest(&from(&queue))).await;
         game.check(&api, &queue).await;
         // Set back to the first message, and Redis emptied before.
         deployment.flush_redis().await;
-        let told = run_once(ingest(&set_back(&queue, "other")));
+        let told = run_once(&deployment, ingest(&set_back(&queue, "other"))).await;
         assert!(told.contains(" 0 scores applied"), "{kind:?}: {told}");
         // The program writes no second letter for a score that was refused and is settled.
         game.check_scores(&api).await;
@@ -107,7 +107,7 @@ async fn a_stream_or_a_topic_that_is_made_anew_counts_everything() {
         let score: Sent = json!({ "board": "b", "member": "ann", "score": 1 }).to_string().into();
         let ingest = |from: &str| ingest_from(from, &deployment, api.url(), api.token());
         queue.publish(&vec![score.clone(); 20]).await;
-        run_once(ingest(&from(&queue)));
+        run_once(&deployment, ingest(&from(&queue))).await;
         let told = match kind {
             // Its time of creation is part of the source.
             Kind::Nats => {
@@ -117,11 +117,17 @@ async fn a_stream_or_a_topic_that_is_made_anew_counts_everything() {
                 let config = stream::Config { name, subjects, ..Default::default() };
                 context.create_stream(config).await.unwrap();
                 queue.publish(&vec![score; 15]).await;
-                run_once(ingest(&from(&queue)))
+                run_once(&deployment, ingest(&from(&queue))).await
             }
             // Other clients cannot tell one topic or stream from another of its name: the operator
             // does.
-            _ => run_once(ingest(&set_back(&queue, "other").replace("=scores", "=anew"))),
+            _ => {
+                run_once(
+                    &deployment,
+                    ingest(&set_back(&queue, "other").replace("=scores", "=anew")),
+                )
+                .await
+            }
         };
         let more = if kind == Kind::Nats { 15 } else { 20 };
         assert!(told.contains(&format!("with {more} scores applied")), "{kind:?}: {told}");

@@ -78,7 +78,7 @@ async fn a_stream_is_refused_and_a_header_of_streams_means_nothing() {
     for value in values {
         publish_with_offset(&channel, value).await;
     }
-    let told = run_once(queue.ingest(&deployment, api.url(), api.token()));
+    let told = run_once(&deployment, queue.ingest(&deployment, api.url(), api.token())).await;
     assert!(told.contains(&format!("{count} scores applied")), "{told}");
 }
 
@@ -94,7 +94,7 @@ async fn messages_that_are_still_on_their_way_are_not_left_behind() {
     proxy.set(Mode::Delay(Duration::from_millis(100)));
     let from = url.replace(port, &proxy.port().to_string());
     let command = ingest_from(&from, &deployment, api.url(), api.token());
-    let told = run_once(command);
+    let told = run_once(&deployment, command).await;
     assert!(told.contains("settled 3 messages with 3 scores applied"), "{told}");
 }
 
@@ -132,10 +132,10 @@ async fn a_stream_is_read_by_one_process_from_where_it_was_settled() {
     let from = format!("{}&source=scores", queue.url());
     let ingest = || ingest_from(&from, &deployment, api.url(), api.token());
     queue.publish(&vec![score(0); 2500]).await;
-    let told = run_once(ingest());
+    let told = run_once(&deployment, ingest()).await;
     assert!(told.contains("settled 2500 messages with 2500 scores applied"), "{told}");
     // Settled messages are not read again.
-    let told = run_once(ingest());
+    let told = run_once(&deployment, ingest()).await;
     assert!(told.contains("settled 0 messages"), "{told}");
     let mut running = vec![];
     for _ in 0..2 {
@@ -167,7 +167,7 @@ async fn a_stream_is_read_by_one_process_from_where_it_was_settled() {
     .await;
     signal("TERM", second.pid());
     assert!(second.wait().await.0.success());
-    let told = run_once(ingest());
+    let told = run_once(&deployment, ingest()).await;
     assert!(told.contains("settled 0 messages"), "{told}");
 }
 
@@ -180,7 +180,7 @@ async fn a_header_of_a_producer_is_no_offset_of_a_stream() {
     }
     queue.publish(&vec![score(0); 20]).await;
     let from = format!("{}&source=scores", queue.url());
-    let told = run_once(ingest_from(&from, &deployment, api.url(), api.token()));
+    let told = run_once(&deployment, ingest_from(&from, &deployment, api.url(), api.token())).await;
     assert!(told.contains("settled 25 messages with 25 scores applied"), "{told}");
 }
 

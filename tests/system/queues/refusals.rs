@@ -24,13 +24,13 @@ async fn a_queue_is_a_client_as_any_other() {
     };
     let ban = "mutation { banMember(input: { member: \"eve\", board: \"b\", reason: \"bot\" }) { member { key } } }";
     queue.publish(&[score("eve", 1)]).await;
-    run_once(queue.ingest(&deployment, api.url(), api.token()));
+    run_once(&deployment, queue.ingest(&deployment, api.url(), api.token())).await;
     api.data(ban, json!({})).await;
 
     // A suspicious score is kept by the server, so its message is settled.
     let banned = json!({ "board": "b", "member": "eve", "score": 2, "eventId": "2" }).to_string();
     queue.publish(&[score("ann", 40), score("bob", 4000), banned.into()]).await;
-    let told = run_once(queue.ingest(&deployment, api.url(), api.token()));
+    let told = run_once(&deployment, queue.ingest(&deployment, api.url(), api.token())).await;
     assert!(told.contains("1 scores applied, 0 duplicate and 2 quarantined"), "{told}");
     assert_eq!(queue.letters().await, []);
 
@@ -46,7 +46,7 @@ async fn a_queue_is_a_client_as_any_other() {
     api.create_board(json!({ "slug": "other" })).await;
     let other = deployment.new_token(&["--scope", "submit", "--boards", "other"]).await;
     queue.publish(&[score("dan", 1)]).await;
-    run_once(queue.ingest(&deployment, api.url(), &other));
+    run_once(&deployment, queue.ingest(&deployment, api.url(), &other)).await;
     let letter = only_letter(&queue).await;
     assert!(["FORBIDDEN", "NOT_FOUND"].contains(&&*letter.code), "{letter:?}");
 }
@@ -76,7 +76,7 @@ async fn without_a_place_for_it_a_refused_message_stops_the_program_and_stays() 
     let top = "{ board(slug: \"b\") { standings { top { nodes { score } } } } }";
     let data = api.data(top, json!({})).await;
     assert_eq!(data["board"]["standings"]["top"]["nodes"], json!([{ "score": "6" }]));
-    run_once(queue.ingest(&deployment, api.url(), api.token()));
+    run_once(&deployment, queue.ingest(&deployment, api.url(), api.token())).await;
     assert_eq!(only_letter(&queue).await.payload, "poison");
 }
 
@@ -119,7 +119,7 @@ async fn letters_may_stay_in_the_stream_if_the_filter_leaves_them_out() {
     let url = format!("{}&subject=scores.b", queue.url().replace("laurel", "filtered"));
     command.args(["--from", &url, "--to", api.url(), "--dead-letters", "scores.b.dead"]);
     command.env("LAUREL_INGEST_TOKEN", api.token());
-    let told = run_once(command);
+    let told = run_once(&deployment, command).await;
     assert!(told.contains("put 1 messages aside"), "{told}");
     let stream = queue.jetstream().await.get_stream("SCORES").await.unwrap();
     assert_eq!(stream.cached_info().state.messages, 2);

@@ -23,7 +23,7 @@ async fn a_message_that_leaves_its_letter_no_room_is_put_aside_without_its_end()
     let mut command = queue.ingest(&deployment, api.url(), api.token());
     // The message is longer than a batch may be, so it is taken alone.
     command.env("LAUREL_INGEST_BYTES", (4 << 20).to_string());
-    let told = run_once(command);
+    let told = run_once(&deployment, command).await;
     assert!(told.contains("put 1 messages aside"), "{told}");
     let letter = only_letter(&queue).await;
     assert_eq!(letter.cut, Some(PAYLOAD_BYTES_MAX.to_string()));
@@ -45,7 +45,7 @@ async fn a_batch_of_letters_alone_is_put_aside() {
     let from = queue.url().replace("consumer=laurel", "consumer=other");
     let mut command = ingest_from(&from, &deployment, api.url(), api.token());
     command.env("LAUREL_INGEST_BATCH", "10000");
-    let told = run_once(command);
+    let told = run_once(&deployment, command).await;
     assert!(told.contains("put 6000 messages aside"), "{told}");
     assert_eq!(queue.letters().await.len(), 6000);
 }
@@ -65,7 +65,7 @@ async fn messages_are_taken_in_batches_of_so_many_bytes() {
     queue.publish(&messages).await;
     let mut command = queue.ingest(&deployment, api.url(), api.token());
     command.env("LAUREL_INGEST_BYTES", (4 << 20).to_string());
-    let told = run_once(command);
+    let told = run_once(&deployment, command).await;
     assert!(told.contains("settled 9 messages with 9 scores applied"), "{told}");
 }
 

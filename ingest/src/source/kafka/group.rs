@@ -85,13 +85,15 @@ impl ConsumerContext for Group {
     }
 
     fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        let is_paused = self.state().is_paused;
-        if let Rebalance::Assign(list) = rebalance
-            && is_paused
-            && let Err(error) = consumer.pause(list)
-        {
-            // Its messages wait here until the batch under way is settled.
-            tracing::debug!("new partitions are not paused: {error}");
+        let Rebalance::Assign(list) = rebalance else { return };
+        // A partition that was paused when it left is paused when it comes back. Messages that come
+        // while a batch is under way wait here until that is settled.
+        let set = match self.state().is_paused {
+            true => consumer.pause(list),
+            false => consumer.resume(list),
+        };
+        if let Err(error) = set {
+            tracing::debug!("new partitions are not paused or resumed: {error}");
         }
     }
 }
