@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::cache::shared::SharedCache;
 use crate::error::Result;
+use crate::http::turns;
 use crate::metrics::METRICS;
 
 /// The most entries from the front that are cached as pages: the longest page, and two more that
@@ -83,7 +84,10 @@ impl PageCache {
             return Ok((page?.entries, good_until));
         }
         let name = PageName { standings: standings.id.clone(), position, limit };
-        let fetched = self.pages.find(&name, read).await;
+        let fetched = {
+            let _shared = turns::share();
+            self.pages.find(&name, read).await
+        };
         METRICS.pages.count(!fetched.is_own);
         let page = fetched.value?;
         if let Some(answered) = page.from_sql.filter(|_| !fetched.is_own) {

@@ -96,8 +96,9 @@ where
                 Some(value) if !is_old(&value) => {
                     if !turns::is_here() && value.is_to_renew(self.fresh) {
                         // If that fails, the present value stays until its end, and no longer.
+                        let _shared = turns::share();
                         let renewed = self.read(key, None, read()).await;
-                        return self.keep(key, renewed).await.answer();
+                        return keep(self.values.clone(), key.clone(), renewed).await.answer();
                     }
                     return value.answer();
                 }
@@ -111,7 +112,9 @@ where
                 let error = match self.health.sql.read(read()).await {
                     Ok(value) => {
                         let read = self.value(value, began, changes);
-                        return self.keep(key, read).await.answer();
+                        // Another request may wait for this step, so it is not done here.
+                        tokio::spawn(keep(self.values.clone(), key.clone(), read.clone()));
+                        return read.answer();
                     }
                     Err(error) => error,
                 };
@@ -121,6 +124,7 @@ where
                 };
             }
             let reading = self.read(key, last, read());
+            let _shared = turns::share();
             let entry = self.values.entry_by_ref(key);
             let value = entry.or_insert_with_if(reading, is_old).await.into_value();
             // Another request's read may have begun before a change by this process.
@@ -128,14 +132,6 @@ where
                 return value.answer();
             }
         }
-    }
-
-    /// Keeps a value, unless there is a later one; gives the one that is kept.
-    async fn keep(&self, key: &K, value: Value<V>) -> Value<V> {
-        let (good_until, changes) = (value.good_until, value.changes);
-        let is_earlier = |kept: &Value<V>| kept.good_until < good_until || kept.changes < changes;
-        let entry = self.values.entry_by_ref(key);
-        entry.or_insert_with_if(async { value }, is_earlier).await.into_value()
     }
 
     /// A value of SQL, of a read that began then.
@@ -192,6 +188,17 @@ where
     fn changes_of(&self, key: &K) -> &AtomicU64 {
         &self.changes[self.hasher.hash_one(key) as usize % COUNTERS]
     }
+}
+
+/// Keeps a value of a key, unless there is a later one; gives the one that is kept.
+async fn keep<K, V>(values: Cache<K, Value<V>>, key: K, value: Value<V>) -> Value<V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    let (good_until, changes) = (value.good_until, value.changes);
+    let is_earlier = |kept: &Value<V>| kept.good_until < good_until || kept.changes < changes;
+    values.entry(key).or_insert_with_if(async { value }, is_earlier).await.into_value()
 }
 
 impl<V> Value<V> {

@@ -2,8 +2,12 @@
 //! that light ones never wait for them.
 
 use std::cell::Cell;
+use std::future::{pending, poll_fn};
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::thread::{self, available_parallelism};
 
 use engine::settings::traces::SPANS;
@@ -31,6 +35,11 @@ thread_local! {
     static IS_HEAVY: Cell<bool> = const { Cell::new(false) };
 }
 
+tokio::task_local! {
+    /// The way of the present request into a turn.
+    static PRESENT: Arc<Turning>;
+}
+
 /// True on a thread of heavy requests. A fetch there may be late, so that other requests must not
 /// wait for it.
 pub fn is_here() -> bool {
@@ -45,13 +54,46 @@ pub struct Turning {
     due: CancellationToken,
     /// Cancelled once it has one.
     begun: CancellationToken,
+    /// The guards of [`share`] that it holds.
+    shared: AtomicUsize,
 }
 
 impl Turning {
-    /// Asks for a turn, and waits for it.
+    /// Asks for a turn, and waits for it. Other parts of the request go on meanwhile.
     pub async fn turn(&self) {
         self.due.cancel();
         self.begun.cancelled().await;
+    }
+
+    /// Waits until no other request waits for this one. Polled after the request, which alone
+    /// changes that.
+    async fn unshared(&self) {
+        poll_fn(|_| match self.shared.load(Ordering::SeqCst) {
+            0 => Poll::Ready(()),
+            _ => Poll::Pending,
+        })
+        .await;
+    }
+}
+
+/// Keeps the present request out of turns until it is dropped.
+#[derive(Debug)]
+pub struct Shared(Option<Arc<Turning>>);
+
+/// Keeps the present request out of turns while others may wait for what it does.
+pub fn share() -> Shared {
+    let present = PRESENT.try_with(Arc::clone).ok();
+    if let Some(turning) = &present {
+        turning.shared.fetch_add(1, Ordering::SeqCst);
+    }
+    Shared(present)
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(turning) = &self.0 {
+            turning.shared.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 }
 
@@ -91,25 +133,47 @@ impl Turns {
         Self { queue, places: Arc::new(Semaphore::new(requests_max)) }
     }
 
-    /// Does some work, and goes on with it in a turn once it asks for one.
+    /// Does some work, and goes on with it in a turn once it asks for one. Until it has one, its
+    /// other parts go on here, so that none of them keeps what others wait for.
     ///
     /// # Errors
     /// As [`Self::run`].
     pub async fn run_later<T: Send + 'static>(
         &self,
-        mut work: impl Future<Output = T> + Unpin + Send + 'static,
+        work: impl Future<Output = T> + Send + 'static,
         turning: Arc<Turning>,
     ) -> Result<T> {
+        let mut work = Box::pin(PRESENT.scope(turning.clone(), work));
         tokio::select! {
             biased;
-            () = turning.due.cancelled() => {}
             done = &mut work => return Ok(done),
+            () = turning.due.cancelled() => {}
         }
-        let begun = async move {
-            turning.begun.cancel();
+        let (call, called) = oneshot::channel();
+        let (hand, handed) = oneshot::channel();
+        let begun = turning.begun.clone();
+        let turn = async move {
+            // The other end is gone if this is, and this is dropped if the other end is.
+            let _ = call.send(());
+            let Ok(work) = handed.await else { return pending().await };
+            begun.cancel();
             work.await
         };
-        self.run(begun).await
+        let mut turn = pin!(self.run(turn));
+        let moving = async {
+            // Threads that ended drop the turn.
+            let _ = called.await;
+            turning.unshared().await;
+        };
+        tokio::select! {
+            biased;
+            refused = &mut turn => refused,
+            done = &mut work => Ok(done),
+            () = moving => {
+                let _ = hand.send(work);
+                turn.await
+            }
+        }
     }
 
     /// Does some work in turns. It is dropped when this future is.
@@ -164,6 +228,7 @@ async fn take_turns(coming: &Mutex<UnboundedReceiver<BoxFuture<'static, ()>>>, b
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::*;
 
@@ -216,6 +281,48 @@ mod tests {
         let turning = Arc::new(Turning::default());
         let refused = turns.run_later(work(turning.clone()), turning).await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::Unavailable);
+    }
+
+    #[tokio::test]
+    async fn parts_go_on_until_the_request_has_a_turn() {
+        let turns = Turns::with_threads(1, BEGUN_MAX + 1);
+        let mut rest = vec![];
+        for _ in 0..BEGUN_MAX {
+            rest.push(Box::pin(turns.run(pending::<()>())));
+            assert!(futures::poll!(rest.last_mut().unwrap()).is_pending());
+        }
+        let turning = Arc::new(Turning::default());
+        let (told, tells) = oneshot::channel();
+        let (lets, let_go) = oneshot::channel();
+        let work = {
+            let turning = turning.clone();
+            async move {
+                let costly = async {
+                    turning.turn().await;
+                    is_here()
+                };
+                let other = async {
+                    let _shared = share();
+                    tokio::task::yield_now().await;
+                    told.send(()).unwrap();
+                    let_go.await.unwrap();
+                    is_here()
+                };
+                tokio::join!(costly, other)
+            }
+        };
+        let mut work = Box::pin(turns.run_later(work, turning));
+        // There is no turn, and a part of it goes on.
+        tokio::select! {
+            _ = &mut work => unreachable!("no turn ended"),
+            told = tells => told.unwrap(),
+        }
+        // There is one, and a part is not done that others may wait for.
+        drop(rest);
+        let a_while = Duration::from_millis(50);
+        assert!(tokio::time::timeout(a_while, &mut work).await.is_err());
+        lets.send(()).unwrap();
+        assert_eq!(work.await.unwrap(), (true, false));
     }
 
     #[tokio::test]
