@@ -147,8 +147,11 @@ pub fn routes(
             limits.query_bytes_max as usize,
         ),
         checks: Checks::new(limits),
+        turns: Turns::start(limits.requests_waiting_max.div_ceil(2) as usize, {
+            let admission = admission.clone();
+            move || admission.has_light()
+        }),
         admission,
-        turns: Turns::start(limits.requests_waiting_max.div_ceil(2) as usize),
         rates: Rates::new(rates, limits.cost_max),
         bodies: BodyLimits::new(limits.body_bytes_max as usize, connections),
         answer_bytes_max: limits.answer_bytes_max as usize,

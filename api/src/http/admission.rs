@@ -71,6 +71,11 @@ impl Admission {
         lanes.iter().sum()
     }
 
+    /// True if light requests are under way.
+    pub fn has_light(&self) -> bool {
+        self.light.under_way.load(Ordering::SeqCst) > 0
+    }
+
     /// The requests that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)

@@ -1,14 +1,16 @@
 //! Turns: heavy requests compute on threads of their own, fewer than cores and of low priority, so
-//! that light ones never wait for them.
+//! that light ones never wait for them. While light ones are under way, these threads rest most of
+//! the time: what they compute keeps caches, Redis and SQL busy, whatever their priority is.
+
+mod turning;
 
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 use std::thread::{self, available_parallelism};
+use std::time::{Duration, Instant};
 
 use engine::settings::traces::SPANS;
 use futures::FutureExt;
@@ -17,15 +19,22 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, Semaphore, oneshot};
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::error::{Error, ErrorCode, Result};
+use turning::PRESENT;
+
+pub use turning::{Turning, share};
 
 /// The niceness of the threads. It bounds how long one that holds a lock may be kept from the
 /// processor, too: it still gets a tenth of a busy one.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
+
+/// The time for which a thread rests after a step while light requests are under way, as a multiple
+/// of the step; and at most.
+const REST: u32 = 3;
+const REST_MAX: Duration = Duration::from_millis(50);
 
 /// The heavy requests that have begun and not ended: fewer than the connections to SQL for reads,
 /// which they may hold.
@@ -35,66 +44,10 @@ thread_local! {
     static IS_HEAVY: Cell<bool> = const { Cell::new(false) };
 }
 
-tokio::task_local! {
-    /// The way of the present request into a turn.
-    static PRESENT: Arc<Turning>;
-}
-
 /// True on a thread of heavy requests. A fetch there may be late, so that other requests must not
 /// wait for it.
 pub fn is_here() -> bool {
     IS_HEAVY.get()
-}
-
-/// The way of a request into a turn: it begins as a light one, and goes on there once it has turned
-/// out heavy.
-#[derive(Debug, Default)]
-pub struct Turning {
-    /// Cancelled once the request wants a turn.
-    due: CancellationToken,
-    /// Cancelled once it has one.
-    begun: CancellationToken,
-    /// The guards of [`share`] that it holds.
-    shared: AtomicUsize,
-}
-
-impl Turning {
-    /// Asks for a turn, and waits for it. Other parts of the request go on meanwhile.
-    pub async fn turn(&self) {
-        self.due.cancel();
-        self.begun.cancelled().await;
-    }
-
-    /// Waits until no other request waits for this one. Polled after the request, which alone
-    /// changes that.
-    async fn unshared(&self) {
-        poll_fn(|_| match self.shared.load(Ordering::SeqCst) {
-            0 => Poll::Ready(()),
-            _ => Poll::Pending,
-        })
-        .await;
-    }
-}
-
-/// Keeps the present request out of turns until it is dropped.
-#[derive(Debug)]
-pub struct Shared(Option<Arc<Turning>>);
-
-/// Keeps the present request out of turns while others may wait for what it does.
-pub fn share() -> Shared {
-    let present = PRESENT.try_with(Arc::clone).ok();
-    if let Some(turning) = &present {
-        turning.shared.fetch_add(1, Ordering::SeqCst);
-    }
-    Shared(present)
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if let Some(turning) = &self.0 {
-            turning.shared.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
 }
 
 /// The threads of heavy requests: half as many as cores, and one at least.
@@ -106,18 +59,27 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Starts the threads, for at most `requests_max` requests at a time. The connections to the
-    /// stores stay with the runtime of the caller.
-    pub fn start(requests_max: usize) -> Self {
+    /// Starts the threads, for at most `requests_max` requests at a time. They rest while
+    /// `has_light` says that light requests are under way. The connections to the stores stay with
+    /// the runtime of the caller.
+    pub fn start(
+        requests_max: usize,
+        has_light: impl Fn() -> bool + Clone + Send + 'static,
+    ) -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
-        Self::with_threads(cores.div_ceil(2).min(BEGUN_MAX), requests_max)
+        Self::with_threads(cores.div_ceil(2).min(BEGUN_MAX), requests_max, has_light)
     }
 
-    fn with_threads(threads: usize, requests_max: usize) -> Self {
+    fn with_threads(
+        threads: usize,
+        requests_max: usize,
+        has_light: impl Fn() -> bool + Clone + Send + 'static,
+    ) -> Self {
         let (queue, coming) = unbounded_channel();
         let coming = Arc::new(Mutex::new(coming));
         for _ in 0..threads {
-            let (runtime, coming) = (Handle::current(), coming.clone());
+            let (runtime, coming, has_light) =
+                (Handle::current(), coming.clone(), has_light.clone());
             thread::Builder::new()
                 .name("heavy".to_owned())
                 .stack_size(crate::STACK_BYTES)
@@ -126,7 +88,7 @@ impl Turns {
                     #[cfg(target_os = "linux")]
                     let _ = rustix::process::setpriority_process(None, NICENESS);
                     IS_HEAVY.set(true);
-                    runtime.block_on(take_turns(&coming, BEGUN_MAX / threads));
+                    runtime.block_on(take_turns(&coming, BEGUN_MAX / threads, has_light));
                 })
                 .expect("the system has threads");
         }
@@ -211,7 +173,11 @@ impl Turns {
 }
 
 /// Does the work that comes, in its order: a step of each that has begun in turn.
-async fn take_turns(coming: &Mutex<UnboundedReceiver<BoxFuture<'static, ()>>>, begun_max: usize) {
+async fn take_turns(
+    coming: &Mutex<UnboundedReceiver<BoxFuture<'static, ()>>>,
+    begun_max: usize,
+    has_light: impl Fn() -> bool,
+) {
     let mut begun = FuturesUnordered::new();
     loop {
         let next = async { coming.lock().await.recv().await };
@@ -220,21 +186,42 @@ async fn take_turns(coming: &Mutex<UnboundedReceiver<BoxFuture<'static, ()>>>, b
                 Some(work) => begun.push(work),
                 None => return,
             },
-            Some(()) = begun.next() => {}
+            Some(()) = step(&mut begun, &has_light) => {}
         }
     }
+}
+
+/// The end of one of the works that have begun. The thread rests after each step towards it while
+/// light requests are under way.
+async fn step(
+    begun: &mut FuturesUnordered<BoxFuture<'static, ()>>,
+    has_light: impl Fn() -> bool,
+) -> Option<()> {
+    poll_fn(|context| {
+        let began = Instant::now();
+        let ended = begun.poll_next_unpin(context);
+        if has_light() {
+            thread::sleep(rest_after(began.elapsed()));
+        }
+        ended
+    })
+    .await
+}
+
+/// The rest after a step.
+fn rest_after(step: Duration) -> Duration {
+    (step * REST).min(REST_MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::time::Duration;
 
     use super::*;
 
     /// With two places, and one thread.
     fn one_thread() -> Turns {
-        Turns::with_threads(1, 2)
+        Turns::with_threads(1, 2, || false)
     }
 
     #[tokio::test]
@@ -285,7 +272,7 @@ mod tests {
 
     #[tokio::test]
     async fn parts_go_on_until_the_request_has_a_turn() {
-        let turns = Turns::with_threads(1, BEGUN_MAX + 1);
+        let turns = Turns::with_threads(1, BEGUN_MAX + 1, || false);
         let mut rest = vec![];
         for _ in 0..BEGUN_MAX {
             rest.push(Box::pin(turns.run(pending::<()>())));
@@ -323,6 +310,18 @@ mod tests {
         assert!(tokio::time::timeout(a_while, &mut work).await.is_err());
         lets.send(()).unwrap();
         assert_eq!(work.await.unwrap(), (true, false));
+    }
+
+    #[tokio::test]
+    async fn a_thread_rests_after_a_step_while_light_requests_are_under_way() {
+        let turns = Turns::with_threads(1, 2, || true);
+        let began = Instant::now();
+        turns.run(async { thread::sleep(Duration::from_millis(20)) }).await.unwrap();
+        // The next work comes after the rest.
+        turns.run(async {}).await.unwrap();
+        assert!(began.elapsed() >= Duration::from_millis(20) + REST_MAX);
+        assert_eq!(rest_after(Duration::from_millis(1)), Duration::from_millis(3));
+        assert_eq!(rest_after(Duration::from_secs(1)), REST_MAX);
     }
 
     #[tokio::test]
