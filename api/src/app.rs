@@ -17,6 +17,7 @@ use crate::cache::friends::Friends;
 use crate::cache::pages::PageCache;
 use crate::cache::private_boards::PrivateBoards;
 use crate::cache::recent_members::RecentMembers;
+use crate::graphql::submission::written::LateWrites;
 use crate::health::Health;
 use crate::http::turns;
 use crate::live::Live;
@@ -67,6 +68,8 @@ pub struct App {
     pub private_boards: PrivateBoards,
     /// The most standings that the scores of one request may write.
     pub standings_per_submission: u64,
+    /// The turn of requests with many late scores.
+    pub(crate) late_writes: LateWrites,
     /// Members whose scores this process accepted a moment ago.
     pub recent_members: RecentMembers,
     /// The receivers of webhooks that are allowed.
@@ -110,6 +113,7 @@ impl App {
             visibilities,
             private_boards: PrivateBoards::default(),
             standings_per_submission: submissions.standings_per_submission,
+            late_writes: LateWrites::default(),
             recent_members: RecentMembers::default(),
             receivers,
             last_attributes: Cache::new(LAST_ATTRIBUTES_MAX),

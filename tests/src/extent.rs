@@ -1,12 +1,19 @@
 //! The extent of a run: `make test` draws fewer games and databases than `make test-all`.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use crate::deployment::Sql;
 
 /// The database on which long tests run that are there for SQLite and for PostgreSQL.
 static DRAWN: LazyLock<Sql> =
     LazyLock::new(|| if rand::random() { Sql::Sqlite } else { Sql::Postgres });
+
+/// The time that a test of random queries is to take: `LAUREL_TEST_SECONDS`.
+pub fn time() -> Option<Duration> {
+    let seconds = std::env::var("LAUREL_TEST_SECONDS").ok()?;
+    Some(Duration::from_secs(seconds.parse().unwrap()))
+}
 
 /// True if everything is wanted: `LAUREL_TEST_ALL` is 1.
 pub fn is_all() -> bool {

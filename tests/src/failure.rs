@@ -1,18 +1,20 @@
 //! Failures, told when they happen: the test runner keeps them until the last test is over. A test
-//! that hangs is one, too: it ends the run, as the runner waits for it forever.
+//! that hangs is one, too: it ends the run, as the runner would wait for it forever.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::process::{Command, exit};
+use std::process::{self, Command};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, panic, thread};
 
+use crate::extent;
+
 /// The most characters of a failure that are told at once.
 const CHARACTERS_MAX: usize = 600;
 
-/// A test that has run for so long hangs: the slowest takes some minutes.
+/// A test that has run for so long hangs, unless it is to take its time: the slowest takes minutes.
 const TEST_MAX: Duration = Duration::from_secs(20 * 60);
 
 /// The exit status of a run of tests that failed.
@@ -48,24 +50,26 @@ fn watch() {
     });
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
-        thread::spawn(|| {
+        let most = TEST_MAX + extent::time().unwrap_or_default();
+        thread::spawn(move || {
             loop {
                 thread::sleep(Duration::from_secs(10));
                 let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some((name, _)) = running.iter().find(|(_, at)| at.elapsed() > TEST_MAX) {
-                    end_hung(name);
+                if let Some((name, _)) = running.iter().find(|(_, at)| at.elapsed() > most) {
+                    end_hung(name, most);
                 }
             }
         });
     });
 }
 
-/// Ends the process, as a test hangs: tells its name, and what runs.
-fn end_hung(name: &str) -> ! {
-    let minutes = TEST_MAX.as_secs() / 60;
+/// Ends the process, as a test hangs, with all that it has started: tells its name, and what runs.
+fn end_hung(name: &str, most: Duration) -> ! {
+    let minutes = most.as_secs() / 60;
     let _ = writeln!(io::stderr(), "{name} hangs: it has run for {minutes} minutes, among these");
     let _ = Command::new("ps").args(["-eHo", "pid,etime,stat,wchan:20,args"]).status();
-    exit(FAILED);
+    let _ = Command::new("pkill").args(["-KILL", "-P", &process::id().to_string()]).status();
+    process::exit(FAILED);
 }
 
 /// Tells each failure of this process at once, with the seed of its thread.

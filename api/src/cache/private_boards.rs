@@ -8,6 +8,7 @@ use sea_orm::DatabaseConnection;
 use tokio::time::Instant;
 
 use crate::error::Result;
+use crate::http::turns;
 
 /// How long the absence of private boards is believed.
 const NO_PRIVATE_AGE_MAX: Duration = Duration::from_millis(500);
@@ -27,6 +28,8 @@ impl PrivateBoards {
             return Ok(false);
         }
         let at = Instant::now();
+        // Every request needs the connections of look-ups.
+        let _shared = turns::share();
         let exist = has_private(db).await?;
         let none_at = (!exist).then_some(at);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = none_at;

@@ -141,7 +141,7 @@ pub(crate) async fn submit(
         .await?
         .ok_or_else(|| no_board(&input.board).at("input.board"))?;
     check_member_token(principal, &board, &input.scores)?;
-    written::check(app, state, &board, &input.scores)?;
+    let _late = written::check(app, state, &board, &input.scores).await?;
     let report = report(ctx);
     state.spend(price::effects(input.scores.len() * reported_windows(report, &board))).await?;
     let sources = Sources::read(principal, &input)?;

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::thread::{self, available_parallelism};
 use std::time::{Duration, Instant};
 
+use async_channel::{Receiver, Sender, unbounded};
 use engine::settings::traces::SPANS;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{Mutex, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tracing::Instrument;
 
 use crate::error::{Error, ErrorCode, Result};
@@ -32,8 +32,10 @@ pub use turning::{Turning, share};
 const NICENESS: i32 = 10;
 
 /// The time for which a thread rests after a step while light requests are under way, as a multiple
-/// of the step; and at most.
+/// of the step. Rests of steps are taken together until they are as long as the first of these, and
+/// the second is the longest one.
 const REST: u32 = 3;
+const REST_MIN: Duration = Duration::from_millis(1);
 const REST_MAX: Duration = Duration::from_millis(50);
 
 /// The heavy requests that have begun and not ended: fewer than the connections to SQL for reads,
@@ -53,7 +55,7 @@ pub fn is_here() -> bool {
 /// The threads of heavy requests: half as many as cores, and one at least.
 #[derive(Debug)]
 pub struct Turns {
-    queue: UnboundedSender<BoxFuture<'static, ()>>,
+    queue: Sender<BoxFuture<'static, ()>>,
     /// The heavy requests that there may be besides those that there are.
     places: Arc<Semaphore>,
 }
@@ -75,8 +77,7 @@ impl Turns {
         requests_max: usize,
         has_light: impl Fn() -> bool + Clone + Send + 'static,
     ) -> Self {
-        let (queue, coming) = unbounded_channel();
-        let coming = Arc::new(Mutex::new(coming));
+        let (queue, coming) = unbounded();
         for _ in 0..threads {
             let (runtime, coming, has_light) =
                 (Handle::current(), coming.clone(), has_light.clone());
@@ -88,7 +89,7 @@ impl Turns {
                     #[cfg(target_os = "linux")]
                     let _ = rustix::process::setpriority_process(None, NICENESS);
                     IS_HEAVY.set(true);
-                    runtime.block_on(take_turns(&coming, BEGUN_MAX / threads, has_light));
+                    runtime.block_on(take_turns(coming, BEGUN_MAX / threads, has_light));
                 })
                 .expect("the system has threads");
         }
@@ -167,50 +168,51 @@ impl Turns {
             }
         };
         // Threads that ended drop the work, and with it the sender.
-        let _ = self.queue.send(work.in_current_span().boxed());
+        let _ = self.queue.try_send(work.in_current_span().boxed());
         receiver.await.map_err(|_| Error::internal(&"it panicked"))
     }
 }
 
 /// Does the work that comes, in its order: a step of each that has begun in turn.
 async fn take_turns(
-    coming: &Mutex<UnboundedReceiver<BoxFuture<'static, ()>>>,
+    coming: Receiver<BoxFuture<'static, ()>>,
     begun_max: usize,
     has_light: impl Fn() -> bool,
 ) {
     let mut begun = FuturesUnordered::new();
+    let mut rest = Duration::ZERO;
     loop {
-        let next = async { coming.lock().await.recv().await };
         tokio::select! {
-            work = next, if begun.len() < begun_max => match work {
-                Some(work) => begun.push(work),
-                None => return,
+            work = coming.recv(), if begun.len() < begun_max => match work {
+                Ok(work) => begun.push(work),
+                Err(_) => return,
             },
-            Some(()) = step(&mut begun, &has_light) => {}
+            Some(()) = step(&mut begun, &mut rest, &has_light) => {}
         }
     }
 }
 
-/// The end of one of the works that have begun. The thread rests after each step towards it while
-/// light requests are under way.
+/// The end of one of the works that have begun. While light requests are under way, the thread
+/// rests after steps towards it; `rest` is that which is left from short ones.
 async fn step(
     begun: &mut FuturesUnordered<BoxFuture<'static, ()>>,
+    rest: &mut Duration,
     has_light: impl Fn() -> bool,
 ) -> Option<()> {
     poll_fn(|context| {
         let began = Instant::now();
         let ended = begun.poll_next_unpin(context);
-        if has_light() {
-            thread::sleep(rest_after(began.elapsed()));
+        *rest = match has_light() {
+            true => *rest + began.elapsed() * REST,
+            false => Duration::ZERO,
+        };
+        if *rest >= REST_MIN {
+            thread::sleep((*rest).min(REST_MAX));
+            *rest = Duration::ZERO;
         }
         ended
     })
     .await
-}
-
-/// The rest after a step.
-fn rest_after(step: Duration) -> Duration {
-    (step * REST).min(REST_MAX)
 }
 
 #[cfg(test)]
@@ -320,8 +322,6 @@ mod tests {
         // The next work comes after the rest.
         turns.run(async {}).await.unwrap();
         assert!(began.elapsed() >= Duration::from_millis(20) + REST_MAX);
-        assert_eq!(rest_after(Duration::from_millis(1)), Duration::from_millis(3));
-        assert_eq!(rest_after(Duration::from_secs(1)), REST_MAX);
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ use ranking::store::read::{RankedEntry, Standings};
 use super::lookups::Lookups;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, Result};
+use crate::http::turns;
 
 /// An entry of standings, by its member and its key, as the key of a loader.
 #[derive(Debug, Clone)]
@@ -72,6 +73,8 @@ async fn find(lookups: &Lookups, all: Vec<&EntryMaker>) -> Vec<(EntryMaker, Of)>
     };
     let entries: Vec<RankedEntry> = all.iter().map(entry).collect();
     let app = &lookups.app;
+    // Others wait for the ends of logs that it reads.
+    let _shared = turns::share();
     let read =
         async { Ok::<_, Error>(app.reader().metadata(&board.board, standings, &entries).await?) };
     match app.health.sql.read(read).await {

@@ -229,16 +229,24 @@ impl Fallback {
     }
 
     /// How much SQL has of the partitions of some standings, as of a moment ago. A look-up of a
-    /// later `moment` is one of its own.
+    /// later `moment` is one of its own. It goes on if its caller waits no longer.
     async fn marks(
         &self,
         deployment: &Deployment,
         standings: &Standings,
         moment: Moment,
     ) -> Result<Marks> {
-        let partitions = standings.partitions();
-        let asked = async { Ok(marks(&deployment.reads, partitions, moment.1).await?) };
-        self.marks.try_get_with((partitions.to_vec(), moment), asked).await.map_err(again)
+        let known = (standings.partitions().to_vec(), moment);
+        if let Some(found) = self.marks.get(&known).await {
+            return Ok(found);
+        }
+        let (cache, db, partitions) =
+            (self.marks.clone(), deployment.reads.clone(), known.0.clone());
+        let shared = async move {
+            let asked = async { Ok(marks(&db, &partitions, moment.1).await?) };
+            cache.try_get_with(known, asked).await.map_err(again)
+        };
+        tokio::spawn(shared).await.map_err(ended)?
     }
 
     /// Does some work for all callers that wait for it, in its turn. It goes on if they wait no

@@ -57,7 +57,8 @@ impl Reader {
 
     /// The same reader, for costly requests: no other read of Redis waits for its own.
     pub fn costly(&self) -> Self {
-        Self { store: self.deployment.store.for_costly_reads(), ..self.clone() }
+        let store = self.deployment.store.for_costly_reads();
+        Self { store, tails: Arc::default(), ..self.clone() }
     }
 
     /// The same reader, which reads from SQL while Redis is away. Clones share what SQL told.

@@ -1,6 +1,7 @@
 //! Settings of SQL, and its connections: what commits, look-ups and reads each have of their own.
 
 mod connection;
+mod mysql;
 mod server;
 
 use std::path::{Path, PathBuf};
@@ -208,7 +209,9 @@ impl SqlSettings {
         {
             return Err(reason.into());
         }
-        opened
+        let db = opened?;
+        mysql::check(&db).await?;
+        Ok(db)
     }
 
     async fn upgrade(&self, db: DatabaseConnection) -> Result<DatabaseConnection> {

@@ -42,7 +42,7 @@ pub(super) fn url(server: &Kafka) -> String {
 pub(super) async fn publish(server: &Kafka, messages: &[Sent], partition: Option<i32>) {
     let producer: FutureProducer = config(server)
         .set("acks", "all")
-        // Else messages of ten milliseconds would lie in one partition.
+        // Otherwise all messages sent within ten milliseconds would go to one partition.
         .set("sticky.partitioning.linger.ms", "0")
         .set("message.max.bytes", MESSAGE_BYTES_MAX)
         .create()

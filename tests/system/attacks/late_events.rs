@@ -33,6 +33,13 @@ async fn a_members_late_events_cost_little() {
             _ => assert_eq!(told["rejected"], events, "{what}: by default they are too late"),
         }
     }
+    // Some at once are written one after the other, and all count.
+    let at_once = (0..4).map(|_| api.ask(Some(&token), SUBMIT, late("any", MOST)));
+    let (answers, spent) = server.measure(futures::future::join_all(at_once)).await;
+    server.check("late events of several requests", spent);
+    for answer in answers {
+        assert_eq!(answer.body["data"]["submitScores"]["accepted"], MOST, "{:?}", answer.body);
+    }
     // A score of now counts, also on a board of many windows.
     let now = json!({ "i": { "board": "year", "scores": [{ "member": "ann", "score": 1 }] } });
     let answer = api.ask(Some(&token), SUBMIT, now).await;

@@ -6,26 +6,26 @@ use std::time::{Duration, Instant};
 use reqwest::StatusCode;
 use tests::attack::request::Attack;
 use tests::attack::{Attacked, GROWTH_BYTES_MAX, UNRATED, boards};
+use tests::extent;
 use tests::model::game::seeded;
 use tests::model::random_document::RandomDocuments;
 use tests::model::schema::Schema;
 
-/// The seconds of the test; ten minutes are 600.
-const SECONDS: &str = "LAUREL_TEST_SECONDS";
+/// The time that the test takes unless another one is wanted.
+const TIME: Duration = Duration::from_secs(20);
 
 /// The queries that come before the memory of the server counts: its caches fill.
 const FIRST: usize = 100;
 
 #[tokio::test]
 async fn random_documents_are_no_fault_and_leave_no_memory_behind() {
-    let seconds = std::env::var(SECONDS).map_or(20, |seconds| seconds.parse().unwrap());
     // A debug build takes some ten times as long as a release build.
     let patient = [("LAUREL_QUERY_TIMEOUT_MS", "60000")];
     let server = Attacked::start_with(&[&UNRATED[..], &patient].concat()).await;
     boards::build(&server.api).await;
     let schema = Schema::of(&server.api).await;
     let mut documents = RandomDocuments::new(&schema, seeded());
-    let deadline = Instant::now() + Duration::from_secs(seconds);
+    let deadline = Instant::now() + extent::time().unwrap_or(TIME);
     let (mut sent, mut refused, mut resident) = (0, 0, 0);
     while Instant::now() < deadline {
         if sent == FIRST {

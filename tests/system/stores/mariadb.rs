@@ -1,10 +1,12 @@
-//! MariaDB where it differs: a schema that no transaction has, and text in the order of bytes.
+//! MariaDB where it differs: a schema that no transaction has, text in the order of bytes, and
+//! settings of the server.
 
-use sea_orm::ConnectionTrait;
+use sea_orm::{ConnectionTrait, Database};
 use serde_json::json;
 
 use tests::api::Api;
 use tests::deployment::{Deployment, Redis, Sql};
+use tests::servers::mariadb_node::MariadbNode;
 
 #[tokio::test]
 async fn a_schema_that_was_cut_short_is_completed_by_the_next_start() {
@@ -48,4 +50,24 @@ async fn keys_are_compared_by_bytes() {
     keys.sort_unstable();
     let held: Vec<String> = deployment.column("SELECT \"key\" FROM member ORDER BY \"key\"").await;
     assert_eq!(held, keys);
+}
+
+#[tokio::test]
+async fn a_server_that_takes_only_short_packets_is_refused_in_words() {
+    let server = MariadbNode::start();
+    let url = MariadbNode::url(server.port());
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let create = || {
+        let mut command = deployment.api(&["demo"]);
+        let output = command.env("LAUREL_DATABASE_URL", &url).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let db = Database::connect(&url).await.unwrap();
+    db.execute_unprepared("SET GLOBAL max_allowed_packet = 1048576").await.unwrap();
+    let (is_created, said) = create();
+    assert!(!is_created, "{said}");
+    assert!(said.contains("max_allowed_packet = 1048576: expected 16777216 at least"), "{said}");
+    db.execute_unprepared("SET GLOBAL max_allowed_packet = 16777216").await.unwrap();
+    let (is_created, said) = create();
+    assert!(is_created, "{said}");
 }

@@ -1,6 +1,7 @@
 //! A server as the database: PostgreSQL, MariaDB or MySQL. The way to it is encrypted or does not
 //! leave this machine.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ranking::Error;
@@ -9,7 +10,7 @@ use sea_orm::ConnectOptions;
 use sqlx::ConnectOptions as _;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use url::Url;
 
@@ -118,30 +119,51 @@ fn check_parameters(url: &str, known: &[&str]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The reason why no connection to a server was to be had, from one more try to reach its address;
-/// `None` for a server behind a socket.
+/// The place of a server.
+enum Place {
+    Address(String, u16),
+    Socket(PathBuf),
+}
+
+/// The reason why no connection to a server was to be had, from one more try to reach it.
 pub(super) async fn unreached(url: &str) -> Option<Error> {
-    let (host, port) = address(url)?;
-    let reached = timeout(REACHED_TIMEOUT, TcpStream::connect((host.as_str(), port))).await;
-    let reason = match reached {
-        Ok(Ok(_)) => "it is reached, and gives no connection".to_owned(),
+    let place = place(url)?;
+    let reach = async {
+        match &place {
+            Place::Address(host, port) => {
+                TcpStream::connect((host.as_str(), *port)).await.map(|_| ())
+            }
+            Place::Socket(path) => UnixStream::connect(path).await.map(|_| ()),
+        }
+    };
+    let reason = match timeout(REACHED_TIMEOUT, reach).await {
+        Ok(Ok(())) => "it is reached, and gives no connection".to_owned(),
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("no answer within {} s", REACHED_TIMEOUT.as_secs()),
     };
-    Some(Error::Unavailable(format!("the server at {host}:{port} is unavailable: {reason}")))
+    let place = match place {
+        Place::Address(host, port) => format!("at {host}:{port}"),
+        Place::Socket(path) => format!("behind the socket {}", path.display()),
+    };
+    Some(Error::Unavailable(format!("the server {place} is unavailable: {reason}")))
 }
 
-/// The host and the port of a server; `None` for one behind a socket.
-fn address(url: &str) -> Option<(String, u16)> {
-    let (has_socket, host, port) = if url.starts_with("postgres") {
+/// The place of the server that a URL names.
+fn place(url: &str) -> Option<Place> {
+    let (socket, host, port) = if url.starts_with("postgres") {
         let server = url.parse::<PgConnectOptions>().ok()?;
-        let host = server.get_host().to_owned();
-        (server.get_socket().is_some() || host.starts_with('/'), host, server.get_port())
+        let (host, port) = (server.get_host().to_owned(), server.get_port());
+        let directory = server.get_socket().cloned();
+        let directory = directory.or_else(|| host.starts_with('/').then(|| host.clone().into()));
+        (directory.map(|directory| directory.join(format!(".s.PGSQL.{port}"))), host, port)
     } else {
         let server = url.parse::<MySqlConnectOptions>().ok()?;
-        (server.get_socket().is_some(), server.get_host().to_owned(), server.get_port())
+        (server.get_socket().cloned(), server.get_host().to_owned(), server.get_port())
     };
-    (!has_socket).then_some((host, port))
+    Some(match socket {
+        Some(path) => Place::Socket(path),
+        None => Place::Address(host, port),
+    })
 }
 
 fn postgres(url: &str, limits: Limits, allow_cleartext: bool) -> Result<ConnectOptions, Error> {
@@ -201,10 +223,13 @@ mod tests {
             assert!(reason.contains(&format!("the server at {vacant}")), "{reason}");
             assert!(reason.contains("refused") && !reason.contains("cret"), "{reason}");
         }
-        for url in
-            ["postgres://u@localhost/x?host=/run/postgresql", "mysql://u@localhost/x?socket=/run/m"]
-        {
-            assert!(unreached(url).await.is_none(), "{url}");
+        for (url, socket) in [
+            ("postgres://u:cret@localhost:7/x?host=/no/such", "/no/such/.s.PGSQL.7"),
+            ("mysql://u:cret@localhost/x?socket=/no/such", "/no/such"),
+        ] {
+            let reason = unreached(url).await.unwrap().to_string();
+            assert!(reason.contains(&format!("behind the socket {socket} is")), "{reason}");
+            assert!(reason.contains("No such file") && !reason.contains("cret"), "{reason}");
         }
     }
 
