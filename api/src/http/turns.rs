@@ -32,10 +32,13 @@ pub use turning::{Turning, share};
 const NICENESS: i32 = 10;
 
 /// The time for which a thread rests after a step while light requests are under way, as a multiple
-/// of the step. Rests of steps are taken together until they are as long as the first of these, and
-/// the second is the longest one.
+/// of the step.
 const REST: u32 = 3;
+
+/// The shortest rest: those of shorter steps are taken together.
 const REST_MIN: Duration = Duration::from_millis(1);
+
+/// The longest rest.
 const REST_MAX: Duration = Duration::from_millis(50);
 
 /// The heavy requests that have begun and not ended: fewer than the connections to SQL for reads,
@@ -116,7 +119,7 @@ impl Turns {
         let (hand, handed) = oneshot::channel();
         let begun = turning.begun.clone();
         let turn = async move {
-            // The other end is gone if this is, and this is dropped if the other end is.
+            // Where the request has ended, the other ends are gone, and this is dropped.
             let _ = call.send(());
             let Ok(work) = handed.await else { return pending().await };
             begun.cancel();

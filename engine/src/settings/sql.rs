@@ -194,12 +194,19 @@ impl SqlSettings {
             options
                 .map_sqlx_sqlite_opts(|sqlite| sqlite_options(sqlite).pragma("query_only", "ON"))
                 .map_sqlx_sqlite_pool_opts(move |pool| timed(pool, timeout));
-            *pool = self.open(options).await?;
+            *pool = self.open_pool(options).await?;
         }
         Ok(connected)
     }
 
+    /// Opens the first pool, and checks the server behind it.
     async fn open(&self, options: ConnectOptions) -> Result<DatabaseConnection> {
+        let db = self.open_pool(options).await?;
+        mysql::check(&db).await?;
+        Ok(db)
+    }
+
+    async fn open_pool(&self, options: ConnectOptions) -> Result<DatabaseConnection> {
         let file = sqlite_file(options.get_url()).map(Path::to_owned);
         let opened = until_unlocked(file.as_deref(), || Database::connect(options.clone())).await;
         // The pool tells that it waited, and not for what.
@@ -209,9 +216,7 @@ impl SqlSettings {
         {
             return Err(reason.into());
         }
-        let db = opened?;
-        mysql::check(&db).await?;
-        Ok(db)
+        opened
     }
 
     async fn upgrade(&self, db: DatabaseConnection) -> Result<DatabaseConnection> {

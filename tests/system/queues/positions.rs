@@ -108,7 +108,7 @@ async fn a_stream_or_a_topic_that_is_made_anew_counts_everything() {
         let ingest = |from: &str| ingest_from(from, &deployment, api.url(), api.token());
         queue.publish(&vec![score.clone(); 20]).await;
         run_once(&deployment, ingest(&from(&queue))).await;
-        let told = match kind {
+        let address = match kind {
             // Its time of creation is part of the source.
             Kind::Nats => {
                 let context = queue.jetstream().await;
@@ -117,18 +117,13 @@ async fn a_stream_or_a_topic_that_is_made_anew_counts_everything() {
                 let config = stream::Config { name, subjects, ..Default::default() };
                 context.create_stream(config).await.unwrap();
                 queue.publish(&vec![score; 15]).await;
-                run_once(&deployment, ingest(&from(&queue))).await
+                from(&queue)
             }
             // Other clients cannot tell one topic or stream from another of its name: the operator
             // does.
-            _ => {
-                run_once(
-                    &deployment,
-                    ingest(&set_back(&queue, "other").replace("=scores", "=anew")),
-                )
-                .await
-            }
+            _ => set_back(&queue, "other").replace("=scores", "=anew"),
         };
+        let told = run_once(&deployment, ingest(&address)).await;
         let more = if kind == Kind::Nats { 15 } else { 20 };
         assert!(told.contains(&format!("with {more} scores applied")), "{kind:?}: {told}");
         let top = "{ board(slug: \"b\") { standings { top { nodes { score } } } } }";
