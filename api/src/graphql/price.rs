@@ -54,6 +54,11 @@ const SCORE_OF_ROWS: u64 = 20;
 const FRIEND: u64 = 1;
 const RANKED_FRIEND: u64 = 2;
 
+/// The friends of a ranking that are passed in a microsecond, and those whom the client may not
+/// see.
+const FRIENDS_PASSED: u64 = 100;
+const FRIENDS_LOOKED_AT: u64 = 10;
+
 /// A SELECT, and a row of its answer.
 const SELECT: u64 = 80;
 const ROW: u64 = 8;
@@ -238,6 +243,11 @@ pub(crate) fn around(app: &App, read: &Standings, others: usize) -> u64 {
 /// The keys of a member's friends in standings.
 pub(crate) fn friend_ranking(read: &Standings, friends: usize) -> u64 {
     friends as u64 * RANKED_FRIEND + round_trip(read)
+}
+
+/// A ranking of friends that the request has, passed once for a page of it.
+pub(crate) fn friends_passed(friends: usize, sees_everyone: bool) -> u64 {
+    friends as u64 / if sees_everyone { FRIENDS_PASSED } else { FRIENDS_LOOKED_AT }
 }
 
 /// A list of a member's friends.

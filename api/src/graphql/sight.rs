@@ -5,6 +5,8 @@
 //! and SQL is asked for the friends of the client alone, once a request, if a member appears whom
 //! only friends see.
 
+use std::sync::Arc;
+
 use async_graphql::Context;
 use entity::board::seen::Seen;
 use entity::member::hidden::Viewer;
@@ -58,7 +60,7 @@ async fn hides(app: &App, state: &RequestState, key: &str) -> bool {
         Sight::Shown => false,
         Sight::Hidden => true,
         // In a box, as few fields wait for it.
-        Sight::ToFriends => !Box::pin(is_friend(state, key)).await,
+        Sight::ToFriends => !is_among(&Box::pin(own_friends(state)).await, key),
     }
 }
 
@@ -68,9 +70,20 @@ pub(crate) async fn hidden_among(
     state: &RequestState,
     keys: impl Iterator<Item = &str>,
 ) -> Vec<bool> {
+    let mut friends = None;
     let mut hidden = vec![];
     for key in keys {
-        hidden.push(hides(app, state, key).await);
+        hidden.push(match sight(app, state, key) {
+            Sight::Shown => false,
+            Sight::Hidden => true,
+            Sight::ToFriends => {
+                let friends = match &friends {
+                    Some(friends) => friends,
+                    None => friends.insert(own_friends(state).await),
+                };
+                !is_among(friends, key)
+            }
+        });
     }
     hidden
 }
@@ -95,15 +108,19 @@ pub(crate) fn sees_everyone(app: &App, state: &RequestState) -> bool {
     app.visibilities.are_all_public() || sees_all(state.principal.as_deref())
 }
 
-/// True if a member is a friend of the member that the client is. If SQL does not tell, it is none.
-async fn is_friend(state: &RequestState, key: &str) -> bool {
+/// The friends of the member that the client is, ordered by key; none if SQL does not tell.
+async fn own_friends(state: &RequestState) -> Arc<[MemberId]> {
     let own = state.principal.as_ref().and_then(|principal| principal.member.as_deref());
     let Some(own) = own.and_then(|own| MemberId::new(own).ok()) else {
-        return false;
+        return Arc::default();
     };
     let Ok((friends, good_until)) = state.loaders.friends(own).await else {
-        return false;
+        return Arc::default();
     };
     state.good_until.limit(good_until);
+    friends
+}
+
+fn is_among(friends: &[MemberId], key: &str) -> bool {
     friends.binary_search_by(|friend| friend.as_str().cmp(key)).is_ok()
 }

@@ -217,6 +217,12 @@ pub fn bombs() -> Vec<Attack> {
     BOMBS.map(attack).into_iter().chain(ranks).chain(failing()).collect()
 }
 
+/// The queries for friends.
+pub fn friends() -> Vec<Attack> {
+    let rows = ROWS.into_iter().chain(BOMBS);
+    rows.filter(|(.., field)| field.contains("friends(")).map(attack).collect()
+}
+
 /// Fields of each of many entries that all fail: each error has the names that lead to its field.
 fn failing() -> Vec<Attack> {
     let below = |field: &str, pages: usize| {

@@ -32,7 +32,16 @@ pub struct Attack {
     pub outcome: Outcome,
     body: String,
     is_get: bool,
-    as_admin: bool,
+    sender: Sender,
+}
+
+/// The client that sends it.
+#[derive(Debug, Clone)]
+enum Sender {
+    Stranger,
+    Admin,
+    /// The client of a token.
+    Client(String),
 }
 
 /// An answer to it.
@@ -63,7 +72,7 @@ impl Attack {
     /// A body that must be refused.
     pub fn raw(what: &str, body: String) -> Self {
         let what = what.to_owned();
-        Self { what, outcome: Outcome::Refused, body, is_get: false, as_admin: false }
+        Self { what, outcome: Outcome::Refused, body, is_get: false, sender: Sender::Stranger }
     }
 
     /// A query in an address, as of a picture on another site.
@@ -89,7 +98,12 @@ impl Attack {
 
     /// Is sent with the admin's token.
     pub fn as_admin(self) -> Self {
-        Self { as_admin: true, ..self }
+        Self { sender: Sender::Admin, ..self }
+    }
+
+    /// Is sent with a token.
+    pub fn with_token(self, token: &str) -> Self {
+        Self { sender: Sender::Client(token.to_owned()), ..self }
     }
 
     /// With other words in its body.
@@ -108,8 +122,8 @@ impl Attack {
         &self.body
     }
 
-    /// Sends it.
-    pub async fn send(&self, client: &Client, url: &str, token: &str) -> reqwest::Result<Reply> {
+    /// Sends it; `admin` is the admin's token.
+    pub async fn send(&self, client: &Client, url: &str, admin: &str) -> reqwest::Result<Reply> {
         let mut request = match self.is_get {
             true => client.get(format!("{url}/graphql?query={}", self.body)),
             false => client
@@ -117,9 +131,11 @@ impl Attack {
                 .header(header::CONTENT_TYPE, "application/json")
                 .body(self.body.clone()),
         };
-        if self.as_admin {
-            request = request.bearer_auth(token);
-        }
+        request = match &self.sender {
+            Sender::Stranger => request,
+            Sender::Admin => request.bearer_auth(admin),
+            Sender::Client(token) => request.bearer_auth(token),
+        };
         if self.is_subscription() {
             request = request.header(header::ACCEPT, "text/event-stream");
         }

@@ -1,11 +1,39 @@
 //! Queries that ask for much: each costs about what it is charged for, and none more than a second.
 
-use tests::attack::cost::{bombs, rows};
+use std::collections::BTreeMap;
+
+use entity::member::visibility::{self, Visibility};
+use entity::sql::begin;
+use serde_json::json;
+use tests::attack::cost::{bombs, friends, rows};
 use tests::attack::{Attacked, boards};
+use tests::wait::until;
 
 #[tokio::test]
 async fn no_query_costs_more_than_a_second() {
     let server = Attacked::start().await;
     boards::build(&server.api).await;
     server.withstands(&[rows(), bombs()].concat()).await;
+}
+
+#[tokio::test]
+async fn friends_whom_their_friends_alone_see_cost_little() {
+    let server = Attacked::start().await;
+    boards::build(&server.api).await;
+    let deployment = server.api.deployment();
+    let db = deployment.sql().await;
+    let hidden: BTreeMap<String, Visibility> =
+        (1..=boards::FRIENDS[0]).map(|no| (boards::key(no), Visibility::Friends)).collect();
+    let transaction = begin(&db).await.unwrap();
+    visibility::set(&transaction, &hidden).await.unwrap();
+    transaction.commit().await.unwrap();
+    db.close().await.unwrap();
+    until("the members are hidden", async || {
+        let answer = server.api.ask(None, "{ member(key: \"m05000\") { name } }", json!({})).await;
+        answer.body["data"]["member"]["name"].is_null().then_some(())
+    })
+    .await;
+    let own = deployment.new_token(&["--scope", "read", "--member", &boards::key(0)]).await;
+    let asked: Vec<_> = friends().into_iter().map(|attack| attack.with_token(&own)).collect();
+    server.withstands(&asked).await;
 }

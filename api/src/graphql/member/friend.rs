@@ -1,5 +1,6 @@
 //! The friends of a member in standings.
 
+use std::iter;
 use std::sync::Arc;
 
 use async_graphql::connection::Edge;
@@ -58,6 +59,22 @@ pub(crate) struct FriendsPage {
     pub(crate) include_missing: bool,
 }
 
+/// The ranking of a member and its friends, of whom the client may see some.
+struct Seen {
+    all: Arc<[Place]>,
+    /// True for each place that is hidden from the client; empty if none is.
+    hidden: Vec<bool>,
+}
+
+impl Seen {
+    /// The places that the client sees, each with its position among them, from 1.
+    fn places(&self) -> impl Iterator<Item = (u64, &Place)> {
+        let hidden = self.hidden.iter().copied().chain(iter::repeat(false));
+        let seen = self.all.iter().zip(hidden).filter(|(_, hidden)| !hidden);
+        (1..).zip(seen.map(|(place, _)| place))
+    }
+}
+
 /// A page of a member's friends in standings, of the ranking that the request's loader finds; one
 /// pipeline counts the ranks of the page.
 pub(crate) async fn friends_page(
@@ -80,27 +97,29 @@ pub(crate) async fn friends_page(
         }
         None => (standings.clone(), None),
     };
-    let all = seen_ranking(ctx, &list, &member).await?;
-    state(ctx).spend(price::entries(&list.read, limit.min(all.len()))).await?;
+    let seen = seen_ranking(ctx, &list, &member).await?;
+    state(ctx).spend(price::entries(&list.read, limit.min(seen.all.len()))).await?;
     let is_wanted = |(_, place): &(u64, &Place)| {
         (page.include_missing || place.ranked().is_some())
             && (page.include_self || *place.member() != member)
     };
-    let places: Vec<(u64, &Place)> = (1..).zip(all.iter()).filter(is_wanted).collect();
-    let total = places.len();
+    let places = || seen.places().filter(is_wanted);
+    let total = places().count();
+    let before = |own: &Place| places().take_while(|(_, place)| *place < own).count();
     let start = match after {
-        Some(after) => places.partition_point(|(_, place)| **place <= after),
+        Some(after) => places().take_while(|(_, place)| **place <= after).count(),
         None if page.around => {
-            let own = all.iter().find(|place| *place.member() == member);
-            let above = own.map_or(0, |own| places.partition_point(|(_, place)| *place < own));
-            above.saturating_sub(limit / 2).min(total.saturating_sub(limit))
+            let own = seen.all.iter().find(|place| *place.member() == member);
+            own.map_or(0, before).saturating_sub(limit / 2).min(total.saturating_sub(limit))
         }
         None => 0,
     };
     let end = total.min(start + limit);
+    // Only the page, as many fields may wait for their friends' positions.
+    let nodes: Vec<(u64, &Place)> = places().skip(start).take(limit).collect();
+    let nodes = friends(ctx, &list, &member, &nodes).await?;
     let mut connection =
         Connection::with_additional_fields(start > 0, end < total, FriendTotal(total));
-    let nodes = friends(ctx, &list, &member, &places[start..end]).await?;
     connection.edges.extend(nodes.into_iter().map(|(cursor, node)| Edge::new(cursor, node)));
     Ok(connection)
 }
@@ -115,9 +134,9 @@ pub(crate) async fn find(
     Needs::FriendsOf(member).met(ctx)?;
     let _reading = state(ctx).loaders.reading();
     let member = MemberId::new(member)?;
-    let all = seen_ranking(ctx, standings, &member).await?;
+    let seen = seen_ranking(ctx, standings, &member).await?;
     state(ctx).spend(price::entries(&standings.read, 1)).await?;
-    let place = (1..).zip(all.iter()).find(|(_, place)| place.member().as_str() == friend);
+    let place = seen.places().find(|(_, place)| place.member().as_str() == friend);
     let found = friends(ctx, standings, &member, place.as_slice()).await?;
     Ok(found.into_iter().next().map(|(_, friend)| friend))
 }
@@ -128,18 +147,19 @@ async fn seen_ranking(
     ctx: &Context<'_>,
     list: &Standings,
     member: &MemberId,
-) -> crate::error::Result<Arc<[Place]>> {
+) -> crate::error::Result<Seen> {
     if is_hidden(ctx, member.as_str()).await {
-        return Ok(Arc::new([Place::Missing(member.clone())]));
+        return Ok(Seen { all: Arc::new([Place::Missing(member.clone())]), hidden: vec![] });
     }
     let all = ranking(ctx, list, member).await?;
-    if sees_everyone(app(ctx), state(ctx)) {
-        return Ok(all);
-    }
+    let sees_everyone = sees_everyone(app(ctx), state(ctx));
+    state(ctx).spend(price::friends_passed(all.len(), sees_everyone)).await?;
     let keys = all.iter().map(|place| place.member().as_str());
-    let hidden = hidden_among(app(ctx), state(ctx), keys).await;
-    let seen = all.iter().zip(hidden).filter(|(_, hidden)| !hidden);
-    Ok(seen.map(|(place, _)| place.clone()).collect())
+    let hidden = match sees_everyone {
+        true => vec![],
+        false => hidden_among(app(ctx), state(ctx), keys).await,
+    };
+    Ok(Seen { all, hidden })
 }
 
 /// The ranking of a member and its friends, in order.
