@@ -22,14 +22,15 @@ export LAUREL_DATA_DIR=data
 PATH="$programs:$PATH"
 
 # The scores below are older than the bound for clients, and the archive takes commits of the past:
-# the first server lives a hundred days ago.
+# the first server lives in August.
 cc -shared -fPIC -O2 -o clock.so "$here/../src/trial/fake_clock.c"
-echo -8640000 >clock
+echo $(($(date -d 2026-08-19T12:00:00Z +%s) - $(date +%s))) >clock
 
 serve() {
+	rm -f printed
 	"$@" laurel serve --listen 127.0.0.1:0 >printed 2>log &
 	server=$!
-	until grep -q '^Laurel is on ' printed; do
+	until grep -qs '^Laurel is on ' printed; do
 		kill -0 "$server" || { cat log; exit 1; }
 		sleep 0.1
 	done
@@ -98,6 +99,28 @@ for board in total best; do
 done
 event=$(ask '{ member(key: "m2") { events(board: "total", last: 1) { nodes { id } } } }' | sed 's/.*"id":"\([^"]*\)".*/\1/')
 ask "mutation { voidEvent(input: { id: \"$event\" }) { voided } }" >/dev/null
+
+# Seasons, attempts and decay, and members who are banned, hidden and merged.
+ask 'mutation {
+	createWebhook(input: { name: "all", url: "feed:all", events: [SCORE, PERIOD_ENDED, MEMBER] }) { webhook { id } }
+	league: createBoard(input: { slug: "league", policy: BEST,
+		windows: [{ name: "season", retain: 0 }, { name: "daily", attemptsMax: 2 }] }) { board { slug } }
+	fading: createBoard(input: { slug: "fading", windows: [{ name: "decay:7d" }] }) { board { slug } }
+	addSeason(input: { board: "league", name: "august", startsAt: "2026-08-01T00:00:00Z", endsAt: "2026-08-16T00:00:00Z" })
+		{ season { name } }
+}' >/dev/null
+for board in league fading; do
+	for day in 03 10; do
+		for member in 1 2 3 4 5 6 7 8; do
+			echo "member: \"m$member\", score: \"$((member * 3 % 8 + 10#$day))\", eventId: \"$board-$day-$member\", at: \"2026-08-${day}T1$member:30:00Z\""
+		done | submit "$board"
+	done
+done
+ask 'mutation {
+	banMember(input: { member: "m5", board: "league", reason: "a bot" }) { banned }
+	mergeMembers(input: { source: "m8", target: "m9" }) { merged }
+	setVisibility(input: { member: "m3", visibility: HIDDEN }) { member { key } }
+}' >/dev/null
 stop
 
 # Half of the history goes to the archive; the rest comes later.
@@ -114,6 +137,9 @@ expect total all '' ''
 expect total all '' region:eu
 expect best all '' ''
 expect secret all '' ''
+expect league all '' ''
+expect league season 2026-08-10T12:00:00Z ''
+expect league daily 2026-08-03T12:00:00Z ''
 stop
 laurel diff
 cp data/admin-token expected/admin-token

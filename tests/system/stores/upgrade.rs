@@ -23,6 +23,17 @@ const TOP: &str = "
 const FRIENDS: &str = "{ member(key: \"m2\") { name }
     board(slug: \"total\") { standings { friends(member: \"m1\") { nodes { entry { member { key } } } } } } }";
 
+/// The league of the later ones.
+const LEAGUE: &str = "{
+    webhooks { nodes { name url events } }
+    hidden: member(key: \"m3\") { visibility }
+    merged: member(key: \"m8\") { mergedInto { key } }
+    board(slug: \"league\") {
+        seasons { name }
+        periods(window: \"season\") { nodes { label sealed } }
+        standings(of: { window: \"daily\", at: \"2026-08-10T12:00:00Z\" }) { attempts(member: \"m1\") { used } }
+    } }";
+
 /// The stored deployments, oldest first.
 fn stored() -> Vec<PathBuf> {
     let dir = root().join("tests/upgrades");
@@ -58,6 +69,33 @@ async fn check_standings(api: &Api, expected: &Path) {
     assert!(count >= 8, "{}", expected.display());
 }
 
+/// Checks that seasons, attempts, bans, merges, hidden members and webhooks are as they were.
+async fn check_league(api: &Api) {
+    let data = api.data(LEAGUE, json!({})).await;
+    let expected = json!({
+        "webhooks": { "nodes": [
+            { "name": "all", "url": "feed:all", "events": ["SCORE", "PERIOD_ENDED", "MEMBER"] },
+        ] },
+        "hidden": { "visibility": "HIDDEN" },
+        "merged": { "mergedInto": { "key": "m9" } },
+        "board": {
+            "seasons": [{ "name": "august" }],
+            "periods": { "nodes": [{ "label": "august", "sealed": true }] },
+            "standings": { "attempts": { "used": 1 } },
+        },
+    });
+    assert_eq!(data, expected);
+    let stranger = api.ask(None, "{ member(key: \"m3\") { name } }", json!({})).await;
+    assert_eq!(stranger.body["data"]["member"], Value::Null);
+    let score = |member: &str| json!({ "member": member, "score": 80 });
+    let told = submit_durably(api, "league", json!(["m5", "m8", "m9"].map(score))).await;
+    let statuses = told["results"].as_array().unwrap().iter().map(|result| &result["status"]);
+    assert_eq!(statuses.collect::<Vec<_>>(), ["QUARANTINED", "REJECTED", "APPLIED"]);
+    let top = json!({ "board": "league", "window": "all" });
+    let top = &api.data(TOP, top).await["board"]["standings"]["top"]["nodes"][0];
+    assert_eq!(*top, json!({ "rank": 1, "score": "80", "member": { "key": "m9" } }));
+}
+
 #[tokio::test]
 async fn a_deployment_of_each_earlier_version_goes_up() {
     let all = stored();
@@ -86,6 +124,10 @@ async fn a_deployment_of_each_earlier_version_goes_up() {
         let variables = json!({ "board": "total", "scores": scores, "ack": "APPLIED" });
         let refused = api.ask(Some(&read("token")), SUBMIT_SCORES, variables).await;
         assert_eq!(refused.codes(), ["FORBIDDEN"], "{:?}", refused.body);
+        // The first versions had no leagues.
+        if expected.join("league_all__.json").exists() {
+            check_league(&api).await;
+        }
         deployment.settle().await;
         check_diff(&deployment);
         api.stop().await;
