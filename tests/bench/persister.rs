@@ -12,8 +12,10 @@ use entity::standings::standing;
 use entity::{board, member};
 use ranking::board::Board;
 use ranking::id::MemberId;
+use sea_orm::ActiveValue::NotSet;
 use sea_orm::{
     ColumnTrait, DatabaseConnection, EntityTrait, IntoActiveModel, ModelTrait, QueryFilter,
+    QueryOrder,
 };
 
 use crate::figures::Figures;
@@ -82,10 +84,15 @@ pub(crate) async fn other_database(sql: Sql, stores: &Stores) -> DatabaseConnect
     SqlSettings::new(dir, Some(url)).create().await.unwrap()
 }
 
-/// Gives a database the boards of another one, with their numbers.
+/// Gives an empty database the boards of another one. It numbers them itself, from one on, and so
+/// did the other one, in which none was deleted.
 pub(crate) async fn copy_boards(from: &DatabaseConnection, to: &DatabaseConnection) {
-    for row in board::Entity::find().all(from).await.unwrap() {
-        board::Entity::insert(row.into_active_model()).exec_without_returning(to).await.unwrap();
+    for row in board::Entity::find().order_by_asc(board::Column::No).all(from).await.unwrap() {
+        let no = row.no;
+        let mut row = row.into_active_model();
+        row.no = NotSet;
+        let copy = board::Entity::insert(row).exec_with_returning(to).await.unwrap();
+        assert_eq!(copy.no, no);
     }
 }
 

@@ -35,6 +35,16 @@ impl Sql {
         [Self::Sqlite, Self::Postgres].into_iter().chain(Self::mariadb()).collect()
     }
 
+    /// The database of a test for which any will do: SQLite, or the one that `LAUREL_TEST_SQL` names.
+    pub fn any() -> Self {
+        match std::env::var("LAUREL_TEST_SQL").as_deref() {
+            Err(_) | Ok("sqlite") => Self::Sqlite,
+            Ok("postgres") => Self::Postgres,
+            Ok("mariadb") => Self::Mariadb,
+            Ok(other) => panic!("LAUREL_TEST_SQL={other}: expected sqlite, postgres or mariadb"),
+        }
+    }
+
     /// As [`Self::all`], with what goes with SQLite, and with servers.
     pub fn all_with<T: Copy>([file, server]: [T; 2]) -> Vec<(Self, T)> {
         let with = |sql: Self| (sql, if sql == Self::Sqlite { file } else { server });

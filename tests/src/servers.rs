@@ -3,6 +3,7 @@
 pub mod built;
 pub mod certificates;
 pub mod command_counts;
+pub mod command_senders;
 pub mod kafka;
 pub mod mariadb;
 pub mod mariadb_node;

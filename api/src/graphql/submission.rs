@@ -19,6 +19,7 @@ use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{EventId, MemberId, PartitionNo};
 use ranking::submission::effect::Report;
 use ranking::submission::{Submission, Verdict};
+use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, sleep};
 
 use super::board::input::no_board;
@@ -141,14 +142,14 @@ pub(crate) async fn submit(
         .await?
         .ok_or_else(|| no_board(&input.board).at("input.board"))?;
     check_member_token(principal, &board, &input.scores)?;
-    let _late = written::check(app, state, &board, &input.scores).await?;
+    let sources = Sources::read(principal, &input)?;
     let report = report(ctx);
     state.spend(price::effects(input.scores.len() * reported_windows(report, &board))).await?;
-    let sources = Sources::read(principal, &input)?;
+    let turn = written::check(app, state, &board, &input.scores).await?.map(Arc::new);
     let partitions = vec![None; input.scores.len()];
     let mut sending = Sending { input: &input, report, partitions, sources };
     let mut outcomes =
-        submit_by_partition(app, state, &board, &mut sending, 0..input.scores.len()).await;
+        submit_by_partition(app, state, &board, &mut sending, 0..input.scores.len(), turn).await;
     let held = |(_, outcome): &(usize, Outcome)| {
         use ranking::Error::{BoardHeld, MemberHeld};
         matches!(outcome, Ok(Verdict::Rejected(BoardHeld | MemberHeld)))
@@ -182,7 +183,7 @@ pub(crate) async fn submit(
         };
         let again: Vec<usize> =
             outcomes.extract_if(.., |outcome| gone(outcome)).map(|(index, _)| index).collect();
-        outcomes.extend(submit_by_partition(app, state, &other, &mut sending, again).await);
+        outcomes.extend(submit_by_partition(app, state, &other, &mut sending, again, None).await);
         outcomes.sort_unstable_by_key(|(index, _)| *index);
         board = other;
     }
@@ -285,13 +286,14 @@ fn reported_windows(report: Report, board: &CachedBoard) -> usize {
 }
 
 /// Submits the scores of some indices, side by side by partition. Returns their outcomes, in order
-/// of the indices.
+/// of the indices. A turn is over once Redis has the scores: the next one does not wait for SQL.
 async fn submit_by_partition(
     app: &App,
     state: &RequestState,
     board: &CachedBoard,
     sending: &mut Sending<'_>,
     indices: impl IntoIterator<Item = usize>,
+    turn: Option<Arc<SemaphorePermit<'_>>>,
 ) -> Vec<(usize, Outcome)> {
     let Sending { input, report, partitions, sources } = sending;
     let mut by_partition: BTreeMap<PartitionNo, (Vec<usize>, Vec<Submission>)> = BTreeMap::new();
@@ -316,10 +318,15 @@ async fn submit_by_partition(
         }
     }
     let ack = input.ack.unwrap_or(Durability::Applied);
-    let placed = by_partition.into_iter().map(|(partition, (indices, submissions))| async move {
-        let answers = submit_to(app, state, board, partition, submissions, ack).await;
-        indices.into_iter().zip(answers)
+    let placed = by_partition.into_iter().map(|(partition, (indices, submissions))| {
+        let turn = turn.clone();
+        async move {
+            let answers = submit_to(app, state, board, (partition, submissions), ack, turn).await;
+            indices.into_iter().zip(answers)
+        }
     });
+    let placed: Vec<_> = placed.collect();
+    drop(turn);
     outcomes.extend(futures::future::join_all(placed).await.into_iter().flatten());
     outcomes.sort_unstable_by_key(|(index, _)| *index);
     outcomes
@@ -372,9 +379,9 @@ async fn submit_to(
     app: &App,
     state: &RequestState,
     board: &CachedBoard,
-    partition: PartitionNo,
-    submissions: Vec<Submission>,
+    (partition, submissions): (PartitionNo, Vec<Submission>),
     ack: Durability,
+    turn: Option<Arc<SemaphorePermit<'_>>>,
 ) -> Vec<crate::error::Result<Verdict>> {
     let members: Vec<MemberId> =
         submissions.iter().map(|submission| submission.member.clone()).collect();
@@ -386,6 +393,7 @@ async fn submit_to(
         Ok(placed) => placed,
         Err(error) => return members.iter().map(|_| Err(error.clone())).collect(),
     };
+    drop(turn);
     let placed_at = members.into_iter().zip(&placed.verdicts);
     let accepted = placed_at.filter_map(|(member, verdict)| match verdict {
         Verdict::Accepted { seq, .. } => Some((member, (partition, *seq))),

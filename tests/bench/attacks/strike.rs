@@ -117,6 +117,6 @@ pub(crate) fn all(schema: &Schema) -> Vec<(&'static str, Vec<Strike>)> {
 }
 
 /// The boards of the late scores.
-pub(crate) fn boards() -> [Value; 2] {
-    [late_events::months("roll"), late_events::years("year")]
+pub(crate) fn boards() -> [Value; 3] {
+    [late_events::months("roll"), late_events::years("year"), late_events::lenient("lenient")]
 }

@@ -49,6 +49,8 @@ enum Sender {
 pub struct Reply {
     pub status: StatusCode,
     pub bytes: Vec<u8>,
+    /// The seconds after which the client may try again, if the answer says so.
+    pub retry_after: Option<u64>,
 }
 
 /// A field under so many aliases; `#` in it is the number, and `##` the number in two digits.
@@ -152,8 +154,10 @@ impl Reply {
     /// Reads an answer; of a stream of events, the first one.
     async fn read(mut answer: Response) -> reqwest::Result<Self> {
         let status = answer.status();
+        let retry_after = answer.headers().get(header::RETRY_AFTER);
+        let retry_after = retry_after.map(|seconds| seconds.to_str().unwrap().parse().unwrap());
         if answer.headers().get(header::CONTENT_TYPE).is_none_or(|of| of != "text/event-stream") {
-            return Ok(Self { status, bytes: answer.bytes().await?.to_vec() });
+            return Ok(Self { status, bytes: answer.bytes().await?.to_vec(), retry_after });
         }
         let mut read = vec![];
         while !read.windows(2).any(|end| end == b"\n\n")
@@ -163,7 +167,8 @@ impl Reply {
         }
         let text = String::from_utf8_lossy(&read);
         let data = text.lines().find_map(|line| line.strip_prefix("data:"));
-        Ok(Self { status, bytes: data.unwrap_or_default().trim().as_bytes().to_vec() })
+        let bytes = data.unwrap_or_default().trim().as_bytes().to_vec();
+        Ok(Self { status, bytes, retry_after })
     }
 
     /// Its body; null if it is not JSON.

@@ -230,7 +230,7 @@ async fn the_log_tells_the_day_of_an_administrator_and_a_moderator() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_act_without_a_row_has_no_effect() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     submit_durably(&api, "b", json!([{ "member": "ann", "score": 7 }])).await;
@@ -274,7 +274,7 @@ async fn an_act_without_a_row_has_no_effect() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_act_that_was_cut_short_has_begun() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     let killed = Api::start_with_settings(&deployment, &[("CRASH_AT", "ban-recorded")]).await;

@@ -214,7 +214,7 @@ pub(super) fn table() -> BTreeMap<&'static str, &'static str> {
 }
 
 pub(super) async fn start() -> Api {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let settings = [
         ("LAUREL_JWT_SECRET", SECRET),
         ("LAUREL_JWT_ISSUER", "game"),

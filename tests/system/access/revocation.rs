@@ -35,7 +35,7 @@ fn id_of(token: &str) -> &str {
 }
 
 async fn two_processes() -> [Api; 2] {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     submit(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;

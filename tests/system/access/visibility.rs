@@ -256,7 +256,7 @@ async fn keys(api: &Api) -> [Value; 2] {
 #[tokio::test]
 async fn a_member_hides_at_once_here_and_soon_elsewhere() {
     const TOP: &str = "subscription { top(board: \"b\") { nodes { member { key } } } }";
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let other = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;

@@ -1,21 +1,18 @@
 //! Late events of members who submit themselves: one of them may change many standings.
 
+use entity::sql::begin;
+use futures::future::join;
 use serde_json::json;
 
 use tests::attack::Attacked;
-use tests::attack::late_events::{SUBMIT, late, months, years};
-
-/// The late scores of a request that write as many standings as it may: each writes 2,594.
-const MOST: usize = 6;
+use tests::attack::late_events::{MOST, SUBMIT, late, lenient, months, years};
+use tests::wait::until;
 
 #[tokio::test]
 async fn a_members_late_events_cost_little() {
     let server = Attacked::start_with(&[]).await;
     let api = &server.api;
-    // A board whose owner allows any delay.
-    let mut any = years("any");
-    any["maxLatenessSeconds"] = json!(2_000_000_000);
-    for input in [months("roll"), years("year"), any] {
+    for input in [months("roll"), years("year"), lenient("any")] {
         api.create_board(input).await;
     }
     let token = api.deployment().new_token(&["--scope", "submit", "--member", "ann"]).await;
@@ -44,4 +41,32 @@ async fn a_members_late_events_cost_little() {
     let now = json!({ "i": { "board": "year", "scores": [{ "member": "ann", "score": 1 }] } });
     let answer = api.ask(Some(&token), SUBMIT, now).await;
     assert_eq!(answer.body["data"]["submitScores"]["accepted"], 1, "{:?}", answer.body);
+}
+
+#[tokio::test]
+async fn late_scores_wait_for_no_other_ones_that_wait_for_sql() {
+    let server = Attacked::start_with(&[]).await;
+    let api = &server.api;
+    api.create_board(lenient("any")).await;
+    let db = api.deployment().sql().await;
+    let locked = begin(&db).await.unwrap();
+    let mut durable = late("any", MOST);
+    durable["i"]["ack"] = json!("DURABLE");
+    let first = api.ask(Some(api.token()), SUBMIT, durable);
+    let second = async {
+        until("the first ones are ranked", async || {
+            let text = "{ board(slug: \"any\") { standings { size } } }";
+            let answer = api.ask(None, text, json!({})).await;
+            (answer.body["data"]["board"]["standings"]["size"] == 1).then_some(())
+        })
+        .await;
+        let answer = api.ask(Some(api.token()), SUBMIT, late("any", MOST)).await;
+        locked.rollback().await.unwrap();
+        answer
+    };
+    let (first, second) = join(first, second).await;
+    for answer in [first, second] {
+        assert_eq!(answer.body["data"]["submitScores"]["accepted"], MOST, "{:?}", answer.body);
+    }
+    db.close().await.unwrap();
 }

@@ -51,6 +51,7 @@ fn first(count: usize) -> Attack {
 fn is_refused(reply: &Reply) -> bool {
     let is_busy = reply.status == 503;
     assert!(is_busy || reply.codes().is_empty(), "{} {}", reply.status, reply.shown());
+    assert!(!is_busy || reply.retry_after >= Some(1), "when to try again: {}", reply.shown());
     is_busy
 }
 

@@ -83,7 +83,7 @@ async fn standings_of_many_pages_in_sixteen_shards_are_exported_as_they_are_list
 }
 
 async fn check_large(shards: u16) {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "shards": shards, "policy": "BEST" })).await;
     let events = deployment.path("events.csv");
@@ -228,7 +228,7 @@ async fn check_one(api: &Api, window: &str, period: &str, segment: &str, method:
 
 #[tokio::test]
 async fn what_is_not_there_is_refused_and_leaves_no_file() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({
         "slug": "b", "shards": 1, "decimals": 2, "minScore": "-1000", "maxScore": 100000,
@@ -260,7 +260,7 @@ async fn what_is_not_there_is_refused_and_leaves_no_file() {
 
 #[tokio::test]
 async fn a_safe_csv_has_no_text_that_a_spreadsheet_takes_for_a_formula() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "minScore": -10, "maxScore": 10 })).await;
     let scores = json!([

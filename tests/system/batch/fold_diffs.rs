@@ -20,7 +20,7 @@ fn members(found: &Value) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_diff_takes_an_engine_s_states_and_looks_at_all_that_came_since() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let windows = json!([{ "name": "daily" }, { "name": "3d" }]);
     api.create_board(json!({ "slug": "b", "windows": windows })).await;
@@ -66,7 +66,7 @@ async fn a_diff_takes_an_engine_s_states_and_looks_at_all_that_came_since() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_that_redis_missed_after_the_plan_is_found() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     submit_durably(&api, "b", json!([
@@ -92,7 +92,7 @@ async fn a_change_that_redis_missed_after_the_plan_is_found() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn states_are_of_one_board() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     for slug in ["b", "c"] {
         api.create_board(json!({ "slug": slug })).await;

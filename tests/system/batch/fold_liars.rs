@@ -43,7 +43,7 @@ const LIES: [(&str, &str, &str); 17] = [
 
 /// Two boards with the same rules and members.
 async fn start() -> (Arc<Deployment>, Api) {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     for slug in ["b", "c"] {
         let windows = json!([{ "name": "daily" }]);

@@ -52,7 +52,7 @@ async fn check_engine(deployment: &Arc<Deployment>, url: &str, dialect: &str, bo
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_of_spark_folds_what_a_rebuild_makes() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let Some(spark) = Spark::start(deployment.path("spark")).await else { return };
     check_engine(&deployment, &spark.url(), "spark", 2).await;
 }
@@ -92,7 +92,7 @@ async fn begun_writing(plan: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_goes_on_without_a_process_that_was_killed() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let Some(spark) = Spark::start(deployment.path("spark")).await else { return };
     let _api = big(&deployment).await;
     let plan = deployment.path("plan");
@@ -112,7 +112,7 @@ async fn a_cluster_goes_on_without_a_process_that_was_killed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fold_whose_server_is_killed_fails_and_another_one_succeeds() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let Some(mut spark) = Spark::start(deployment.path("spark")).await else { return };
     let _api = big(&deployment).await;
     let (plan, url) = (deployment.path("plan"), spark.url());

@@ -55,7 +55,7 @@ async fn sail_s_states_make_what_a_rebuild_makes_on_postgres() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_folds_windows_that_roll_decay_and_count_attempts() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let windows = json!([
         { "name": "daily", "attemptsMax": 50 }, { "name": "3d" }, { "name": "5h" },
@@ -92,7 +92,7 @@ async fn an_engine_folds_windows_that_roll_decay_and_count_attempts() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_folds_a_history_of_several_numbers_of_shards() {
     let mut rng = seeded();
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let mut engine = Engine::start("datafusion");
     let (game, mut history) = begun(&mut rng, &api, 90, 2, 1).await.remove(0);
@@ -133,7 +133,7 @@ async fn an_engine_folds_the_archive_and_what_came_after_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_board_without_events_can_be_planned() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "daily" }, { "name": "3d" }] }))
         .await;

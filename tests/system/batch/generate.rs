@@ -19,7 +19,7 @@ fn ndjson_events(path: &str) -> Vec<Event> {
 
 #[tokio::test]
 async fn a_seed_gives_the_same_events_in_every_format_and_another_one_others() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let path = |name: &str| deployment.path(name);
     for name in ["a.csv", "b.csv", "c.ndjson"] {
         generate(&deployment, &path(name), &["--events", "3000"]);
@@ -45,7 +45,7 @@ async fn a_seed_gives_the_same_events_in_every_format_and_another_one_others() {
 
 #[tokio::test]
 async fn generated_events_have_the_shape_that_is_asked_for() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let path = deployment.path("events.csv");
     let more = [
         "--events",
@@ -97,7 +97,7 @@ async fn generated_events_have_the_shape_that_is_asked_for() {
 
 #[tokio::test]
 async fn what_cannot_be_generated_is_refused_with_what_can() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let refused = |out: &str, more: &[&str], code: i32, reason: &str| {
         let base = ["generate", "--members", "5", "--events", "5", "--out", out];
         let (got, _, error) = run(&deployment, &[&base[..], more].concat());

@@ -13,7 +13,7 @@ const TOP: &str =
 
 #[tokio::test]
 async fn an_import_is_all_or_nothing_and_counts_once() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "maxScore": 100, "windows": [{ "name": "daily" }] }))
         .await;
@@ -82,7 +82,7 @@ async fn an_import_is_all_or_nothing_and_counts_once() {
 
 #[tokio::test]
 async fn what_the_history_has_of_many_members_is_skipped_but_for_what_was_voided() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "maxScore": 100, "windows": [{ "name": "daily" }] }))
         .await;
@@ -109,7 +109,7 @@ async fn what_the_history_has_of_many_members_is_skipped_but_for_what_was_voided
 
 #[tokio::test]
 async fn a_path_that_is_no_regular_file_is_refused_in_words() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     let pipe = deployment.path("pipe.csv");
@@ -127,7 +127,7 @@ async fn a_path_that_is_no_regular_file_is_refused_in_words() {
 
 #[tokio::test]
 async fn a_file_of_more_rows_than_it_may_have_writes_nothing() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     let file = deployment.path("three.csv");
@@ -144,7 +144,7 @@ async fn a_file_of_more_rows_than_it_may_have_writes_nothing() {
 
 #[tokio::test]
 async fn a_name_that_hides_or_turns_its_text_is_a_bad_row() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     let file = deployment.path("hidden.csv");

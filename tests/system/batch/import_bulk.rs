@@ -211,7 +211,7 @@ async fn rolling_and_decaying_windows_and_segments_are_as_if_scores_had_come_one
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_imported_event_id_is_known_and_scores_go_on_from_what_was_imported() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     for slug in ["before", "b"] {
         api.create_board(json!({ "slug": slug, "windows": [{ "name": "daily" }] })).await;
@@ -330,7 +330,7 @@ async fn an_interrupted_import_that_others_wrote_after_ends_the_ordinary_way() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_board_that_cannot_take_a_history_at_once_is_refused_and_gets_nothing() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "joined", "joining": true })).await;
     api.create_board(json!({ "slug": "begun", "shards": 16 })).await;

@@ -58,7 +58,7 @@ const COMPLAINTS: [&str; 12] = [
 
 #[tokio::test]
 async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let input = json!({
         "slug": "b", "policy": "SUM", "tieBreak": "MEMBER", "decimals": 3,
@@ -111,7 +111,7 @@ async fn ndjson_is_taken_by_the_same_rules_and_no_number_is_rounded() {
 
 #[tokio::test]
 async fn a_bad_row_of_parquet_is_named_by_its_number_and_nothing_is_written() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let input = json!({
         "slug": "b", "policy": "BEST", "tieBreak": "EARLIEST", "decimals": 3, "maxScore": "990",

@@ -53,7 +53,7 @@ async fn a_rebuild_outlives_a_redis_that_is_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rebuild_outlives_an_emptied_redis() {
     let mut rng = seeded();
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let mut history = History::new(every_game(&mut rng, 2, Range::Wide, 1).swap_remove(0).board);
     create_board(&api, &history.board).await;
@@ -101,7 +101,7 @@ async fn a_rebuild_outlives_an_api_that_is_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_out_of_memory_keeps_its_board_and_no_stage() {
     let mut rng = seeded();
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let Game { board, events } = every_game(&mut rng, 1, Range::Wide, 30).swap_remove(3);
     create_board(&api, &board).await;

@@ -214,7 +214,7 @@ async fn check_one(
 
 #[tokio::test]
 async fn rules_that_no_board_can_have_are_refused_in_the_words_of_its_creation() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let input = json!({ "slug": "b", "policy": "BEST", "maxScore": 100 });
     api.create_board(input).await;

@@ -229,7 +229,7 @@ fn midnight_ms() -> i64 {
 
 #[tokio::test]
 async fn one_bad_board_keeps_no_other_from_its_work() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let today_ms = midnight_ms();
     let (bad, good) = (
@@ -262,7 +262,7 @@ async fn one_bad_board_keeps_no_other_from_its_work() {
 
 #[tokio::test]
 async fn a_mark_that_comes_after_its_period_is_rolled_some_minutes_later() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let (today_ms, agenda) = (midnight_ms(), Agenda::default());
     let board = summing_board(&stores, "b", &["7d"]).await;
@@ -279,7 +279,7 @@ async fn a_mark_that_comes_after_its_period_is_rolled_some_minutes_later() {
 
 #[tokio::test]
 async fn boards_roll_and_seal_after_a_clock_that_was_ahead() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let (today_ms, agenda) = (midnight_ms(), Agenda::default());
     let ahead_ms = today_ms + 40 * DAY_MS;
@@ -307,7 +307,7 @@ async fn boards_roll_and_seal_after_a_clock_that_was_ahead() {
 
 #[tokio::test]
 async fn a_seal_that_waits_for_a_roll_goes_on_after_a_clock_that_was_ahead() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let (today_ms, agenda) = (midnight_ms(), Agenda::default());
     let ahead_ms = today_ms + 40 * DAY_MS;

@@ -119,7 +119,7 @@ async fn a_board_is_shown_and_found_by_what_it_tells_on_mariadb() {
 
 #[tokio::test]
 async fn a_display_that_cannot_be_shown_is_refused() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let bad = "BAD_USER_INPUT";
     let many: Vec<String> = (0..11).map(|number| format!("t{number}")).collect();
@@ -161,7 +161,7 @@ async fn a_display_that_cannot_be_shown_is_refused() {
 
 #[tokio::test]
 async fn scores_are_shown_in_the_form_of_their_board() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let text = "query($board: String!, $slow: Boolean!) { board(slug: $board) { standings {
         top { nodes { score formattedScore percentile @include(if: $slow) } } } } }";
@@ -193,7 +193,7 @@ async fn scores_are_shown_in_the_form_of_their_board() {
 
 #[tokio::test]
 async fn a_member_has_a_profile_of_the_boards_that_one_may_see() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     for (slug, visibility) in
         [("b", "PUBLIC"), ("a", "PUBLIC"), ("p", "PRIVATE"), ("gone", "PUBLIC")]

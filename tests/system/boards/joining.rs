@@ -224,7 +224,7 @@ async fn a_submission_asks_sql_only_if_redis_does_not_know() {
 
 #[tokio::test]
 async fn a_member_s_token_joins_for_that_member_alone() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "joining": true, "selfSubmit": true })).await;
     let own = deployment.new_token(&["--scope", "submit", "--member", "ann"]).await;
@@ -238,7 +238,7 @@ async fn a_member_s_token_joins_for_that_member_alone() {
 
 #[tokio::test]
 async fn what_does_not_fit_is_refused() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let text =
         "mutation($input: CreateBoardInput!) { createBoard(input: $input) { board { slug } } }";

@@ -123,7 +123,7 @@ async fn a_board_that_moves_is_what_it_would_be_on_mariadb() {
 /// Cursors name a place, and windows keep their generation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_walk_goes_on_over_a_move() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let board = busy_board();
     create_busy(&api, &board).await;
@@ -168,7 +168,7 @@ async fn a_walk_goes_on_over_a_move() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_that_cannot_be_is_refused() {
     let mut rng = seeded();
-    let deployment: Arc<Deployment> = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment: Arc<Deployment> = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let Game { board, events } = every_game(&mut rng, 2, Range::Wide, 20).swap_remove(0);
     create_board(&api, &board).await;

@@ -144,7 +144,7 @@ async fn a_move_may_end_at_any_step_on_mariadb() {
 /// and reads and other boards go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_board_that_is_held_is_read_and_not_written() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let board = busy_board();
     create_busy(&api, &board).await;

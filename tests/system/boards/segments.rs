@@ -158,7 +158,7 @@ async fn an_event_counts_in_the_segments_that_it_or_its_member_had_then() {
 
 #[tokio::test]
 async fn a_segment_that_a_board_does_not_have_is_refused() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     for (slug, by) in [("plain", json!([])), ("regional", json!(["region"]))] {
         api.create_board(json!({ "slug": slug, "segmentBy": by })).await;
@@ -192,7 +192,7 @@ async fn a_segment_that_a_board_does_not_have_is_refused() {
 
 #[tokio::test]
 async fn attributes_are_the_members_own_until_they_are_replaced() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let attribute = |name: &str, value: &str| json!({ "name": name, "value": value });
     let upsert = async |input: Value| {
@@ -227,7 +227,7 @@ async fn attributes_are_the_members_own_until_they_are_replaced() {
 
 #[tokio::test]
 async fn a_score_with_an_attribute_of_no_segment_is_refused_alone() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let by = json!(["class", "map", "mode"]);
     api.create_board(json!({ "slug": "b", "segmentBy": by })).await;

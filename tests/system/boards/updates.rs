@@ -257,7 +257,7 @@ async fn a_board_is_changed_beside_writers() {
 
 #[tokio::test]
 async fn a_score_that_comes_too_late_is_rejected_and_one_that_is_brought_in_is_not() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let created = api.create_board(json!({ "slug": "b", "maxLatenessSeconds": 3600 })).await;
     assert_eq!(created["maxLatenessSeconds"], 3600);
@@ -283,7 +283,7 @@ async fn a_score_that_comes_too_late_is_rejected_and_one_that_is_brought_in_is_n
 
 #[tokio::test]
 async fn a_board_where_members_submit_accepts_scores_of_the_last_seven_days_by_default() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     for (slug, asked, expected) in [
         ("default", json!({ "selfSubmit": true }), json!(604_800)),

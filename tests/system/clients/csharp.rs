@@ -40,7 +40,7 @@ impl World {
     async fn with_settings(settings: &[(&str, &str)]) -> Self {
         let dir = tempfile::Builder::new().prefix("laurel-csharp-").tempdir().unwrap();
         compile_game(dir.path());
-        let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+        let deployment = Deployment::new(Sql::any(), Redis::Own).await;
         let api = Api::start_with_settings(&deployment, settings).await;
         let rules = json!({
             "slug": BOARD, "selfSubmit": true, "maxScore": "1000000",

@@ -124,7 +124,7 @@ fn count(lines: &[Value], key: &str) -> usize {
 
 /// A server with the board of the example, and a line to it.
 async fn server_and_line() -> (Api, Proxy, String) {
-    let api = Api::start(&Deployment::new(Sql::Sqlite, Redis::Own).await).await;
+    let api = Api::start(&Deployment::new(Sql::any(), Redis::Own).await).await;
     api.create_board(json!({ "slug": "dice", "policy": "SUM", "selfSubmit": true })).await;
     let port = api.url().rsplit(':').next().unwrap().parse().unwrap();
     let line = Proxy::before(port).await;

@@ -53,7 +53,7 @@ async fn a_process_whose_clock_is_ahead_takes_no_lease_of_another_one() {
 
 #[tokio::test]
 async fn a_process_whose_clock_is_ahead_keeps_no_other_one_from_signing() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let board = summing_board(&stores, "b", &[]).await;
     let partition = stores.partition(PartitionNo(0));
@@ -78,7 +78,7 @@ async fn a_process_whose_clock_is_ahead_keeps_no_other_one_from_signing() {
 
 #[tokio::test]
 async fn event_ids_move_to_partitions_whose_clocks_are_behind() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "shards": 1 })).await;
     let scores = |numbers: std::ops::Range<u32>| -> Value {

@@ -58,7 +58,7 @@ fn head(partition: usize) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn boards_on_a_cluster_are_as_the_rules_say() {
     let mut rng = seeded();
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Cluster).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Cluster).await;
     let apis = [Api::start(&deployment).await, Api::start(&deployment).await];
     let mut oracles = vec![];
     for shards in [1, 4, 16] {
@@ -117,7 +117,7 @@ fn check_analytics(deployment: &Deployment, oracles: &[Oracle]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_move_under_writers_and_readers() {
     let mut rng = seeded();
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Cluster).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Cluster).await;
     let apis = [Api::start(&deployment).await, Api::start(&deployment).await];
     let still = in_all_partitions(Load::new(&mut rng, 1), "still");
     let written = in_all_partitions(Load::new(&mut rng, 0), "written");
@@ -233,7 +233,7 @@ async fn write_until_taken(api: &Api, board: &Board, batch: &[Event]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_takes_over_and_what_sql_has_is_never_lost() {
     let mut rng = seeded();
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Cluster).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Cluster).await;
     let cluster = deployment.cluster();
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "durable", "shards": 16 })).await;
@@ -324,7 +324,7 @@ async fn check_without_a_master(cluster: &RedisCluster, api: &Api) {
 
 #[tokio::test]
 async fn a_url_of_the_other_kind_is_refused_and_the_right_one_is_said() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Cluster).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Cluster).await;
     let dir = tempfile::tempdir().unwrap();
     let port = free_port();
     let _single = RedisServer::start_at(dir.path(), port);

@@ -15,7 +15,7 @@ const ALL: PartitionNo = PartitionNo(0);
 
 #[tokio::test]
 async fn a_key_that_another_program_overwrote_harms_its_own_board_alone() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let healthy = summing_board(&stores, "healthy", &["daily", "7d"]).await;
     let harmed = summing_board(&stores, "harmed", &["daily", "7d"]).await;

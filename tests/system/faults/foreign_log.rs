@@ -42,7 +42,7 @@ async fn scores(stores: &Stores, board: &Board) -> Vec<i64> {
 
 #[tokio::test]
 async fn a_log_that_another_program_wrote_to_is_replaced_and_no_commit_in_it_is_lost() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let board = summing_board(&stores, "b", &["daily"]).await;
     let log = stores.store.keys().log(ALL);
@@ -83,7 +83,7 @@ async fn a_log_that_another_program_wrote_to_is_replaced_and_no_commit_in_it_is_
 
 #[tokio::test]
 async fn a_log_that_another_program_trimmed_or_replaced_loses_what_sql_had_not_and_heals() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let board = summing_board(&stores, "b", &["daily"]).await;
     let log = stores.store.keys().log(ALL);

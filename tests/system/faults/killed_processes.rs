@@ -40,7 +40,7 @@ async fn a_killed_api_loses_nothing_acknowledged_and_counts_nothing_twice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_process_goes_on_when_one_dies() {
     let mut rng = seeded();
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let other = Api::start(&deployment).await;
     let dies = Api::start(&deployment).await;
     let load = Load::new(&mut rng, 0);
@@ -85,7 +85,7 @@ async fn an_emptied_redis_is_filled_again_from_sql() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_that_find_redis_emptied_fill_it_together_and_once() {
     let mut rng = seeded();
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let start = async || Api::start(&deployment).await;
     let apis: [Api; 3] = futures::join!(start(), start(), start()).into();
     let [first, second, third] = &apis;
@@ -100,7 +100,7 @@ async fn processes_that_find_redis_emptied_fill_it_together_and_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_emptied_redis_that_is_idle_serves_all_that_was_there() {
     let mut rng = seeded();
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let load = Load::new(&mut rng, 0);
     create_board(&api, &load.board).await;

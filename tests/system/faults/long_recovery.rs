@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_recovery_goes_on_when_its_caller_waits_no_longer() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let board = summing_board(&stores, "b", &["daily", "7d"]).await;
     let scores = (0..100).map(|number| point(&board, &format!("m{number}"), None)).collect();

@@ -39,7 +39,7 @@ async fn configure(server: &RedisServer, name: &str, value: &str) {
 
 #[tokio::test]
 async fn a_redis_that_restarts_at_its_maxmemory_is_read_as_before() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let dir = deployment.new_file("redis");
     std::fs::create_dir(&dir).unwrap();
     let server = RedisServer::start(&dir);

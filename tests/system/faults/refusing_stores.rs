@@ -166,7 +166,7 @@ async fn many_refused_events_are_found_by_calls_that_each_end_early() {
 
 #[tokio::test]
 async fn a_corrupted_standing_costs_no_event() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     submit_durably(&api, "b", json!([score("ann", "1"), score("bob", "1")])).await;
@@ -186,7 +186,7 @@ async fn a_corrupted_standing_costs_no_event() {
 
 #[tokio::test]
 async fn without_memory_redis_takes_no_scores_and_says_so_at_once() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     submit_durably(&api, "b", json!([score("ann", "1")])).await;

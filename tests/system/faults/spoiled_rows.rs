@@ -24,7 +24,7 @@ const NO_KEY: i64 = i64::MAX;
 
 #[tokio::test]
 async fn a_row_that_cannot_be_read_keeps_no_partition_closed() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let mut boards = vec![];
     for slug in ["sound", "standing", "segments", "time", "rules"] {

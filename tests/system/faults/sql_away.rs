@@ -342,7 +342,7 @@ async fn a_process_ends_in_ten_seconds_while_a_store_is_silent() {
     check_that_it_stops(api).await;
     server.speak();
 
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let redis = deployment.redis_pid().await;
     signal("STOP", redis);

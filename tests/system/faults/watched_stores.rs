@@ -76,7 +76,7 @@ async fn configure(deployment: &Deployment, name: &str, value: &str) {
 
 #[tokio::test]
 async fn a_damaged_append_only_file_is_named_at_once_with_the_way_out() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     let scores = json!([{ "member": "ann", "score": 7 }, { "member": "bob", "score": 8 }]);
@@ -105,7 +105,7 @@ async fn a_damaged_append_only_file_is_named_at_once_with_the_way_out() {
 
 #[tokio::test]
 async fn an_eviction_policy_is_refused_at_the_start_and_told_while_it_holds() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     configure(&deployment, "maxmemory-policy", "allkeys-lru").await;
     let sentence = "run CONFIG SET maxmemory-policy noeviction";
@@ -127,7 +127,7 @@ async fn an_eviction_policy_is_refused_at_the_start_and_told_while_it_holds() {
 
 #[tokio::test]
 async fn a_clock_of_event_ids_that_stands_ahead_is_told() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     until_ready_says(&api, StatusCode::OK, "ready\n").await;
     // As if the clock of Redis had been ten days ahead for a while.
@@ -143,7 +143,7 @@ async fn a_clock_of_event_ids_that_stands_ahead_is_told() {
 
 #[tokio::test]
 async fn evicted_entries_are_told_until_a_diff_leaves_nothing() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     let scores: Vec<_> =
@@ -174,7 +174,7 @@ async fn evicted_entries_are_told_until_a_diff_leaves_nothing() {
 
 #[tokio::test]
 async fn scores_that_came_while_keys_were_evicted_are_right_after_a_repair() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "policy": "SUM" })).await;
     let scores = |members: usize, score: i64| -> Value {
@@ -218,7 +218,7 @@ async fn scores_that_came_while_keys_were_evicted_are_right_after_a_repair() {
 
 #[tokio::test]
 async fn a_start_on_a_replica_is_refused_with_the_name_of_its_master() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let dir = tempfile::tempdir().unwrap();
     let (master_dir, replica_dir) = (dir.path().join("master"), dir.path().join("replica"));
     let (master, port) = start_at_some_port(&master_dir);
@@ -248,7 +248,7 @@ fn start_at_some_port(dir: &Path) -> (RedisServer, u16) {
 
 #[tokio::test]
 async fn a_redis_that_forgets_in_a_crash_needs_a_setting() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let allowed = [("LAUREL_REDIS_ALLOW_VOLATILE", "true")];
     for (name, value, usual) in [("appendonly", "no", "yes"), ("appendfsync", "no", "everysec")] {
         configure(&deployment, name, value).await;
@@ -271,7 +271,7 @@ async fn a_redis_that_forgets_in_a_crash_needs_a_setting() {
 
 #[tokio::test]
 async fn a_setting_that_stops_redis_for_a_while_is_told() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     // Valkey says yes by itself.
     configure(&deployment, "lazyfree-lazy-expire", "no").await;
     let api = Api::start(&deployment).await;

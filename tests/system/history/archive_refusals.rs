@@ -123,7 +123,7 @@ async fn what_would_need_archived_events_is_refused() {
 /// is archived, folds the events again.
 #[tokio::test]
 async fn a_void_where_nothing_is_archived_corrects_what_is_sealed() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let input = json!({ "slug": "b", "shards": 2, "windows": [{ "name": "daily", "retain": 1 }] });
     api.create_board(input).await;
@@ -151,7 +151,7 @@ async fn a_void_where_nothing_is_archived_corrects_what_is_sealed() {
 
 #[tokio::test]
 async fn boards_that_need_their_events_are_left_alone() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     for (slug, window) in [("kept", "daily"), ("decaying", "decay:7d"), ("young", "")] {
         let windows: Value = match window {

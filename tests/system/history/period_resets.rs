@@ -168,7 +168,7 @@ async fn a_reset_of_a_period_says_what_it_would_accept() {
 
 /// A board on which three members scored today.
 async fn small_board() -> (Arc<Deployment>, Api) {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     new_board(&api, "b", "SUM").await;
     let today = ["ann", "bob", "cy"].map(|member| json!({ "member": member, "score": 3 }));

@@ -120,7 +120,7 @@ async fn an_entry_tells_how_many_scores_count_in_it() {
 async fn a_request_counts_among_bounded_events() {
     const DAYS: u32 = 14;
     const SCORES: u32 = 9_000;
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "daily" }] })).await;
     let scores: Vec<Value> = (0..SCORES)

@@ -28,7 +28,7 @@ use tests::wait::{PATIENCE, until};
 const HALF: &[u8] = b"POST /graphql HTTP/1.1\r\nHost: localhost\r\nX-a: ";
 
 async fn deployment() -> Arc<Deployment> {
-    Deployment::new(Sql::Sqlite, Redis::Own).await
+    Deployment::new(Sql::any(), Redis::Own).await
 }
 
 fn address(api: &Api) -> SocketAddr {

@@ -162,7 +162,7 @@ async fn the_front_page_and_the_start_lead_to_it() {
 
 #[tokio::test]
 async fn a_setting_switches_it_off() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start_with_settings(&deployment, &[("LAUREL_GRAPHIQL", "off")]).await;
     let page = Client::new().get(format!("{}/graphiql", api.url())).send().await.unwrap();
     assert_eq!(page.status(), StatusCode::NOT_FOUND);

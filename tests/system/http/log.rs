@@ -21,7 +21,7 @@ async fn submit(api: &Api, id: &str) -> Response {
 
 #[tokio::test]
 async fn a_slow_request_is_logged_under_its_id_without_what_it_names() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let settings = [("LAUREL_SLOW_REQUEST_MS", "1"), ("LAUREL_LOG_FORMAT", "json")];
     let api = Api::start_with_settings(&deployment, &settings).await;
     api.create_board(json!({ "slug": "b" })).await;

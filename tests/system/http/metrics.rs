@@ -14,7 +14,7 @@ use tests::wait::until;
 
 #[tokio::test]
 async fn what_was_done_is_counted() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     // Two answers of one query differ in age only.
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "maxScore": 100 })).await;
@@ -61,7 +61,7 @@ async fn what_was_done_is_counted() {
 
 #[tokio::test]
 async fn stores_that_are_away_are_down_and_commits_wait_in_the_log() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     // Without workers the log is not written to SQL.
     let token = deployment.admin_token().await.to_owned();
     let api = Api::spawn(&deployment, &["--no-workers"], token).await;
@@ -91,7 +91,7 @@ async fn stores_that_are_away_are_down_and_commits_wait_in_the_log() {
 
 #[tokio::test]
 async fn it_is_open_metrics_and_needs_no_token() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start_with(&deployment, &["--public-reads", "false"]).await;
     let answer = reqwest::get(format!("{}/metrics", api.url())).await.unwrap();
     assert_eq!(answer.status(), 200);
@@ -110,7 +110,7 @@ async fn the_page_of_metrics_lists_each_by_its_name() {
     let page = std::fs::read_to_string(page).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let listed: BTreeSet<&str> = rows.map(|name| name.trim_end_matches("_total")).collect();
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     // Those of the stores are there once each store has been asked.
     until("every metric of the page is there", async || {

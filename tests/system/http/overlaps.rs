@@ -120,7 +120,7 @@ fn needs(field: &Field) -> Option<Vec<String>> {
 
 #[tokio::test]
 async fn fields_of_one_key_are_judged_as_graphql_js_judges_them() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let schema = Schema::of(&api).await;
     let mut source =

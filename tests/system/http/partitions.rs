@@ -24,7 +24,7 @@ async fn page(api: &Api, unwell: bool, first: usize, after: Value) -> Value {
 
 #[tokio::test]
 async fn each_partition_tells_its_state_and_how_far_sql_is_behind() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     api.stop().await;

@@ -38,7 +38,7 @@ impl Got {
 }
 
 async fn api_with(arguments: &[&str]) -> Api {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start_with(&deployment, arguments).await;
     api.create_board(json!({ "slug": "b" })).await;
     submit(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;

@@ -95,7 +95,7 @@ async fn refusal(api: &Api, token: &str) -> Option<(String, String)> {
 
 #[tokio::test]
 async fn a_player_is_the_member_of_the_token_and_may_what_it_says() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let settings = settings(("LAUREL_JWT_SECRET", SECRET));
     let api = Api::start_with_settings(&deployment, &settings).await;
     api.create_board(json!({ "slug": "own", "selfSubmit": true })).await;
@@ -145,7 +145,7 @@ async fn a_player_is_the_member_of_the_token_and_may_what_it_says() {
 
 #[tokio::test]
 async fn a_token_that_is_not_the_issuers_for_this_server_is_refused_in_words() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let settings = settings(("LAUREL_JWT_SECRET", SECRET));
     let api = Api::start_with_settings(&deployment, &settings).await;
     let now_s = now_ms() / 1000;
@@ -208,7 +208,7 @@ async fn a_token_that_is_not_the_issuers_for_this_server_is_refused_in_words() {
 
 #[tokio::test]
 async fn keys_of_a_file_check_tokens_of_their_own_algorithm_and_come_anew() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let algorithms = [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
     let made = algorithms.map(|algorithm| (algorithm, key(algorithm, &format!("{algorithm:?}"))));
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -239,7 +239,7 @@ async fn keys_of_a_file_check_tokens_of_their_own_algorithm_and_come_anew() {
 
 #[tokio::test]
 async fn keys_at_an_address_are_kept_while_it_is_away() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let (first, first_jwk) = key(Algorithm::EdDSA, "first");
     let (second, second_jwk) = key(Algorithm::EdDSA, "second");
     let served = Arc::new(Mutex::new(Some(set(&[&first_jwk]))));
@@ -273,7 +273,7 @@ async fn keys_at_an_address_are_kept_while_it_is_away() {
 
 #[tokio::test]
 async fn settings_that_do_not_fit_stop_the_start() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| -> PathBuf {
         let path = dir.path().join(name);

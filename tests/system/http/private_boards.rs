@@ -25,7 +25,7 @@ async fn read(api: &Api, token: Option<&str>, text: &str, slug: &str) -> String 
 
 #[tokio::test]
 async fn no_read_tells_a_private_board_from_none() {
-    let api = Api::start(&Deployment::new(Sql::Sqlite, Redis::Private).await).await;
+    let api = Api::start(&Deployment::new(Sql::any(), Redis::Private).await).await;
     api.create_board(json!({ "slug": "secret", "visibility": "PRIVATE" })).await;
     submit_durably(&api, "secret", json!([{ "member": "ann", "score": 7 }])).await;
     for text in READS {

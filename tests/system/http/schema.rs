@@ -61,7 +61,7 @@ fn every_type_field_argument_and_value_has_a_description() {
 
 #[tokio::test]
 async fn introspection_has_the_description_of_the_schema() {
-    let api = Api::start(&Deployment::new(Sql::Sqlite, Redis::Private).await).await;
+    let api = Api::start(&Deployment::new(Sql::any(), Redis::Private).await).await;
     let data = api.data("{ s: __schema { d: description } }", json!({})).await;
     let description = data["s"]["d"].as_str().unwrap();
     let text = std::fs::read_to_string(program::root().join("schema.graphql")).unwrap();
@@ -70,7 +70,7 @@ async fn introspection_has_the_description_of_the_schema() {
 
 #[tokio::test]
 async fn each_mutation_has_an_input_and_a_payload_of_its_own() {
-    let api = Api::start(&Deployment::new(Sql::Sqlite, Redis::Private).await).await;
+    let api = Api::start(&Deployment::new(Sql::any(), Redis::Private).await).await;
     let query = "{ s: __schema { mutationType { fields {
         name args { name type { kind ofType { name } } } type { kind name }
     } } } }";

@@ -13,7 +13,7 @@ const GRAPHQL: &str = "application/graphql-response+json; charset=utf-8";
 const JSON: &str = "application/json; charset=utf-8";
 
 async fn api() -> Api {
-    Api::start(&Deployment::new(Sql::Sqlite, Redis::Private).await).await
+    Api::start(&Deployment::new(Sql::any(), Redis::Private).await).await
 }
 
 fn post(api: &Api, body: &Value) -> RequestBuilder {

@@ -31,7 +31,7 @@ fn id_of(token: &str) -> &str {
 
 #[tokio::test]
 async fn a_member_s_token_submits_its_own_scores_where_the_board_allows_it() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     for (slug, open) in [("open", true), ("closed", false)] {
         let created = api.create_board(json!({ "slug": slug, "selfSubmit": open })).await;
@@ -54,7 +54,7 @@ async fn a_member_s_token_submits_its_own_scores_where_the_board_allows_it() {
 
 #[tokio::test]
 async fn a_revoked_token_stops_working_within_seconds() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let token = deployment.new_token(&["--scope", "read"]).await;
     let works =
@@ -69,7 +69,7 @@ async fn a_revoked_token_stops_working_within_seconds() {
 
 #[tokio::test]
 async fn a_token_past_its_end_is_refused() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let token = deployment.new_token(&["--scope", "admin", "--expires", "1s"]).await;
     let status = until("the token is refused", async || {
@@ -108,7 +108,7 @@ async fn the_list_of_tokens_shows_their_state_and_no_secret() {
 
 #[tokio::test]
 async fn without_public_reads_every_read_needs_a_token() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start_with(&deployment, &["--public-reads", "false"]).await;
     let text = "{ boards { totalCount } }";
     assert_eq!(api.ask(None, text, json!({})).await.codes(), ["UNAUTHENTICATED"]);

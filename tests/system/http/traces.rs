@@ -54,7 +54,7 @@ async fn send(request: RequestBuilder) -> Value {
 }
 
 async fn start(settings: &[(&str, &str)]) -> Api {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start_with_settings(&deployment, settings).await;
     api.create_board(json!({ "slug": "b" })).await;
     api
@@ -84,7 +84,7 @@ fn only<'s>(spans: &'s [Span], trace: &str, name: &str) -> &'s Span {
 #[tokio::test]
 async fn a_submission_is_traced_from_its_caller_to_its_commit_without_what_it_names() {
     let collector = Collector::start(Manner::Take).await;
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let headers = deployment.new_file("headers");
     fs::write(&headers, "Authorization: Bearer cret-of-collector\n\nX-Tenant: laurel\n").unwrap();
     let settings = [
@@ -219,7 +219,7 @@ async fn a_ratio_of_nothing_sends_nothing_even_for_callers_that_are_sampled() {
 #[tokio::test]
 async fn a_worker_traces_its_transactions() {
     let collector = Collector::start(Manner::Take).await;
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let token = deployment.admin_token().await.to_owned();
     let api = Api::spawn(&deployment, &["--no-workers"], token).await;
     api.create_board(json!({ "slug": "b" })).await;
@@ -313,7 +313,7 @@ fn refused(deployment: &Arc<Deployment>, settings: &[(&str, &str)]) -> String {
 
 #[tokio::test]
 async fn settings_that_do_not_hold_are_refused_in_words_without_their_secrets() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let headers = deployment.new_file("headers");
     fs::write(&headers, "Authorization Bearer cret\n").unwrap();
     let headers = headers.to_str().unwrap();

@@ -121,7 +121,7 @@ const DOCUMENTS: &[&str] = &[
 
 #[tokio::test]
 async fn documents_are_valid_where_graphql_js_has_them_so() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let path = deployment.path("documents.json");
     std::fs::write(&path, json!(DOCUMENTS).to_string()).unwrap();
@@ -186,7 +186,7 @@ const VARIABLES: &[(&str, &str, &[&str])] = &[
 
 #[tokio::test]
 async fn variables_are_judged_alike_however_often_their_document_came() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let create = "mutation { createBoard(input: { slug: \"b\" }) { board { slug } } }";
     api.query(create, json!({})).await;

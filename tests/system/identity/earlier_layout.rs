@@ -88,7 +88,7 @@ async fn heads_of_the_layout_before_are_recovered_and_periods_listed() {
 
 #[tokio::test]
 async fn heads_of_the_layout_before_are_recovered_under_a_running_process_too() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let oracle = filled(&api).await;
     take_back_layout(&deployment).await;

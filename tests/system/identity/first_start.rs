@@ -16,7 +16,7 @@ use tests::deployment::{Deployment, Redis, Sql};
 
 #[tokio::test]
 async fn a_first_start_writes_an_admin_token_once() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::spawn(&deployment, &[], String::new()).await;
     api.wait_until_ready().await;
     let printed = api.printed();
@@ -49,7 +49,7 @@ async fn a_first_start_writes_an_admin_token_once() {
 
 #[tokio::test]
 async fn a_start_at_a_taken_address_says_how_to_take_another() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let address = api.url().strip_prefix("http://").unwrap();
     let second = deployment.api(&["serve"]).env("LAUREL_LISTEN", address).output().unwrap();
@@ -59,7 +59,7 @@ async fn a_start_at_a_taken_address_says_how_to_take_another() {
 
 #[tokio::test]
 async fn processes_that_start_at_once_on_nothing_all_serve() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let start = async || Api::spawn(&deployment, &[], String::new()).await;
     let apis: [Api; 3] = futures::join!(start(), start(), start()).into();
     for api in &apis {
@@ -71,7 +71,7 @@ async fn processes_that_start_at_once_on_nothing_all_serve() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn processes_that_find_a_database_being_made_wait_for_it() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     for _ in 0..25 {
         let settings = Settings {
             sql: SqlSettings::new(deployment.new_file("data"), None),

@@ -50,7 +50,7 @@ async fn check_held(deployment: &Arc<Deployment>, words: &str) -> Api {
 
 #[tokio::test]
 async fn keys_of_a_later_layout_are_held() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     submit_durably(&api, "b", json!([{ "member": "ann", "score": 7 }])).await;
@@ -82,7 +82,7 @@ async fn keys_of_a_later_layout_are_held() {
 
 #[tokio::test]
 async fn log_entries_of_a_later_version_are_held_until_their_program_comes() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let token = deployment.admin_token().await.to_owned();
     // Without workers the entry stays in the log alone.
     let api = Api::spawn(&deployment, &["--no-workers"], token).await;
@@ -198,7 +198,7 @@ async fn a_newer_schema_is_refused_in_words() {
 
 #[tokio::test]
 async fn the_program_says_its_version_and_its_schema() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     Api::start(&deployment).await.stop().await;
     let steps: Vec<String> =
         deployment.column("SELECT version FROM seaql_migrations ORDER BY version DESC").await;

@@ -137,7 +137,7 @@ async fn a_command_that_starts_on_an_emptied_redis_beside_a_process_goes_on() {
 
 #[tokio::test]
 async fn a_redis_with_keys_of_no_deployment_is_left_as_it_is() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let mut redis = deployment.redis().await;
     let () = redis.zadd("laurel:{0}:z:1.1::all:all", "ann", 1).await.unwrap();
     let before = deployment.redis_contents().await;

@@ -42,7 +42,7 @@ async fn what_is_due_is_done_once_each_day_however_many_ask() {
 
 #[tokio::test]
 async fn what_failed_is_tried_again_a_few_times_and_not_at_once() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let _api = Api::start(&deployment).await;
     let stores = deployment.open_stores().await;
     let (db, due_ms) = (&stores.db, 20_000 * DAY_MS);
@@ -58,7 +58,7 @@ async fn what_failed_is_tried_again_a_few_times_and_not_at_once() {
 
 /// A deployment from before today, with two boards and an entry.
 async fn old() -> (Arc<Deployment>, Api) {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     for slug in ["a", "b"] {
         api.create_board(json!({ "slug": slug })).await;

@@ -15,7 +15,7 @@ const EVIL: &str = "<script>alert(1)</script>";
 
 /// A board with 300 members over 60 days, and the file of its events.
 async fn board() -> (Arc<Deployment>, Api, Vec<(String, i64, String)>) {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(
         json!({ "slug": "b", "title": format!("Cups & {EVIL}"), "tieBreakResolutionMs": 1000 }),
@@ -176,7 +176,7 @@ async fn it_needs_nothing_but_itself_and_a_browser_shows_it() {
 
 #[tokio::test]
 async fn a_board_without_entries_has_no_report_and_one_entry_is_enough() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(
         json!({ "slug": "b", "direction": "LOW_FIRST", "policy": "BEST", "minScore": "-5" }),

@@ -8,7 +8,7 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::node;
 
 async fn api_with_board() -> Api {
-    let api = Api::start(&Deployment::new(Sql::Sqlite, Redis::Own).await).await;
+    let api = Api::start(&Deployment::new(Sql::any(), Redis::Own).await).await;
     api.create_board(json!({ "slug": "b", "policy": "BEST" })).await;
     submit(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;
     api

@@ -34,7 +34,7 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 async fn api() -> Api {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start_with_settings(&deployment, &[("LAUREL_INTROSPECTION", "off")]).await;
     api.create_board(json!({ "slug": "b" })).await;
     api

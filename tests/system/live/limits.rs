@@ -15,7 +15,7 @@ use tests::wait::until;
 const TOP: &str = "subscription { top(board: \"b\") { nodes { rank } } }";
 
 async fn api_with(settings: &[(&str, &str)]) -> Api {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start_with_settings(&deployment, settings).await;
     api.create_board(json!({ "slug": "b", "policy": "LATEST" })).await;
     api

@@ -31,7 +31,7 @@ async fn score(api: &Api, member: &str, score: i32) {
 }
 
 async fn api_with_board() -> Api {
-    let api = Api::start(&Deployment::new(Sql::Sqlite, Redis::Own).await).await;
+    let api = Api::start(&Deployment::new(Sql::any(), Redis::Own).await).await;
     api.create_board(json!({ "slug": "b", "policy": "BEST" })).await;
     api
 }
@@ -118,7 +118,7 @@ async fn changes_are_coalesced_to_ten_a_second_and_the_last_one_comes() {
 async fn a_period_that_ends_is_followed_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let clock = FakeClock::new(dir.path(), "api");
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let mut command = deployment.api(&["serve"]);
     command.envs(clock.variables());
     let until_hour = 3600 - now_ms() / 1000 % 3600;

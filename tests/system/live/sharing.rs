@@ -39,7 +39,7 @@ async fn work(api: &Api) -> (f64, f64) {
 
 #[tokio::test]
 async fn many_sockets_cost_one_read_a_change() {
-    let api = Api::start(&Deployment::new(Sql::Sqlite, Redis::Private).await).await;
+    let api = Api::start(&Deployment::new(Sql::any(), Redis::Private).await).await;
     api.create_board(json!({ "slug": "b", "policy": "BEST" })).await;
     api.create_board(json!({ "slug": "other", "policy": "BEST" })).await;
     let mut sockets = vec![];
@@ -76,7 +76,7 @@ async fn many_sockets_cost_one_read_a_change() {
 
 #[tokio::test]
 async fn parts_of_the_same_standings_are_read_together_and_executed_where_they_changed() {
-    let api = Api::start(&Deployment::new(Sql::Sqlite, Redis::Private).await).await;
+    let api = Api::start(&Deployment::new(Sql::any(), Redis::Private).await).await;
     api.create_board(json!({ "slug": "b", "policy": "BEST" })).await;
     let members = ["m0", "m1", "m2", "m3", "m4"];
     let scores: Vec<_> = (0..5).map(|n| json!({ "member": members[n], "score": 10 * n })).collect();

@@ -12,7 +12,7 @@ const SECRET: &str = "subscription { top(board: \"secret\") { nodes { score } } 
 const VIEWER: &str = "{ viewer { scopes } }";
 
 async fn api_with(settings: &[(&str, &str)]) -> Api {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start_with_settings(&deployment, settings).await;
     api.create_board(json!({ "slug": "secret", "visibility": "PRIVATE" })).await;
     submit(&api, "secret", json!([{ "member": "ann", "score": 7 }])).await;

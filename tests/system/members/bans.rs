@@ -285,7 +285,7 @@ async fn of_two_first_bans_of_a_member_one_is_written() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_is_killed_is_continued_and_counts_once() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "fairPlay": { "deltaMax": 10 } })).await;
     let mut sum = 0;
@@ -311,7 +311,7 @@ async fn a_release_that_is_killed_is_continued_and_counts_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_ban_stands_in_the_way_of_is_refused() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     let scores = json!([{ "member": "ann", "score": 1 }, { "member": "bob", "score": 2 }]);
@@ -348,7 +348,7 @@ async fn what_a_ban_stands_in_the_way_of_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_banned_in_silence_is_answered_as_if_its_scores_counted() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     let input = json!({ "member": "ann", "shadow": true, "reason": "a bot" });

@@ -165,7 +165,7 @@ async fn a_lake_stays_in_one_place_and_belongs_to_one_database() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_background_work_mirrors() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let lake = url(&deployment);
     let settings = [("LAUREL_MIRROR", &*lake), ("LAUREL_MIRROR_MINUTES", "1")];
     let api = Api::start_with_settings(&deployment, &settings).await;

@@ -14,7 +14,7 @@ use super::operations::Operations;
 #[tokio::test]
 async fn a_score_counts_once_whatever_step_the_program_dies_at() {
     for kind in kinds() {
-        let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+        let deployment = Deployment::new(Sql::any(), Redis::Private).await;
         let api = Api::start(&deployment).await;
         let queue = Queue::start(kind, &deployment).await;
         Game::create_board(&api).await;
@@ -80,7 +80,7 @@ async fn a_score_counts_once_whatever_is_killed_around_the_program() {
 
 #[tokio::test]
 async fn a_signal_ends_it_after_the_batch_and_a_server_that_is_away_is_waited_for() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let port = free_port();
     let (address, to) = (format!("127.0.0.1:{port}"), format!("http://127.0.0.1:{port}"));
     let token = deployment.admin_token().await.to_owned();

@@ -19,7 +19,7 @@ const STEPS: [&str; 5] =
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_event_is_lost_whatever_step_a_feed_dies_at() {
     for kind in kinds() {
-        let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+        let deployment = Deployment::new(Sql::any(), Redis::Private).await;
         let api = Api::start(&deployment).await;
         api.create_board(json!({ "slug": "b", "shards": 2 })).await;
         let queue = Queue::start(kind, &deployment).await;
@@ -80,7 +80,7 @@ async fn no_event_is_lost_whatever_is_killed_around_a_feed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_processes_of_a_feed_one_delivers_and_the_other_goes_on_when_it_dies() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     let queue = Queue::start(Kind::Kafka, &deployment).await;

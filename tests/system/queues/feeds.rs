@@ -127,7 +127,7 @@ async fn a_broker_gets_every_event_from_mariadb() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_place_that_is_full_is_waited_for_and_misses_nothing() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     let id = subscribe(&api, &["SCORE"]).await;
@@ -160,7 +160,7 @@ async fn a_place_that_is_full_is_waited_for_and_misses_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_feed_waits_for_its_webhook_and_says_so() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let queue = Queue::start(Kind::Nats, &deployment).await;
     let mut command = queue.feed(&deployment, "f");
@@ -182,7 +182,7 @@ async fn a_feed_waits_for_its_webhook_and_says_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_of_a_feed_that_do_not_fit_are_refused_in_words() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let queue = Queue::start(Kind::Nats, &deployment).await;
     let url = queue.sink_url();

@@ -11,7 +11,7 @@ use super::game::{kinds, run_once};
 #[tokio::test]
 async fn a_score_is_the_same_event_in_each_format() {
     for kind in kinds() {
-        let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+        let deployment = Deployment::new(Sql::any(), Redis::Private).await;
         let api = Api::start(&deployment).await;
         api.create_board(json!({ "slug": "b", "policy": "SUM", "windows": [] })).await;
         let queue = Queue::start(kind, &deployment).await;

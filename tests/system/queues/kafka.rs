@@ -21,7 +21,7 @@ fn score() -> Sent {
 }
 
 async fn start() -> (Arc<Deployment>, Api, Queue) {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     Game::create_board(&api).await;
     let queue = Queue::start(Kind::Kafka, &deployment).await;

@@ -35,7 +35,7 @@ fn set_back(queue: &Queue, name: &str) -> String {
 #[tokio::test]
 async fn a_score_without_an_id_counts_once_whatever_step_the_program_dies_at() {
     for kind in kinds() {
-        let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+        let deployment = Deployment::new(Sql::any(), Redis::Private).await;
         let api = Api::start(&deployment).await;
         let queue = Queue::start(kind, &deployment).await;
         Game::create_board(&api).await;
@@ -62,7 +62,7 @@ async fn a_score_without_an_id_counts_once_whatever_step_the_program_dies_at() {
 #[tokio::test]
 async fn two_programs_that_take_the_same_messages_write_each_once() {
     for kind in kinds() {
-        let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+        let deployment = Deployment::new(Sql::any(), Redis::Private).await;
         let port = free_port();
         let (address, to) = (format!("127.0.0.1:{port}"), format!("http://127.0.0.1:{port}"));
         let start = async || Api::start_with(&deployment, &["--listen", &address]).await;
@@ -100,7 +100,7 @@ async fn two_programs_that_take_the_same_messages_write_each_once() {
 #[tokio::test]
 async fn a_stream_or_a_topic_that_is_made_anew_counts_everything() {
     for kind in kinds() {
-        let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+        let deployment = Deployment::new(Sql::any(), Redis::Private).await;
         let api = Api::start(&deployment).await;
         Game::create_board(&api).await;
         let queue = Queue::start(kind, &deployment).await;

@@ -45,7 +45,7 @@ async fn start_with(kind: Kind) -> Option<(Arc<Deployment>, Api, Queue)> {
     if !is_wanted() {
         return None;
     }
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "policy": "SUM" })).await;
     let queue = Queue::start(kind, &deployment).await;

@@ -11,7 +11,7 @@ use super::game::{only_letter, run_once};
 
 #[tokio::test]
 async fn a_queue_is_a_client_as_any_other() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let fair_play = json!({ "deltaMax": "50" });
     let board = json!({ "slug": "b", "policy": "SUM", "fairPlay": fair_play });
@@ -53,7 +53,7 @@ async fn a_queue_is_a_client_as_any_other() {
 
 #[tokio::test]
 async fn without_a_place_for_it_a_refused_message_stops_the_program_and_stays() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "policy": "SUM" })).await;
     let queue = Queue::start(Kind::Nats, &deployment).await;
@@ -82,7 +82,7 @@ async fn without_a_place_for_it_a_refused_message_stops_the_program_and_stays() 
 
 #[tokio::test]
 async fn settings_that_do_not_fit_are_refused_in_words() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let queue = Queue::start(Kind::Nats, &deployment).await;
     let url = queue.url();
@@ -111,7 +111,7 @@ async fn settings_that_do_not_fit_are_refused_in_words() {
 
 #[tokio::test]
 async fn letters_may_stay_in_the_stream_if_the_filter_leaves_them_out() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let queue = Queue::start(Kind::Nats, &deployment).await;
     queue.publish(&["poison".to_owned().into()]).await;

@@ -64,7 +64,7 @@ fn score(member: &str) -> Sent {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_is_not_about_scores_leaves_them_in_the_queue() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "policy": "SUM" })).await;
     let queue = Queue::start(Kind::Nats, &deployment).await;
@@ -107,7 +107,7 @@ async fn an_answer_that_is_not_about_scores_leaves_them_in_the_queue() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_way_to_the_server_is_protected_and_no_password_of_it_is_shown() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let queue = Queue::start(Kind::Nats, &deployment).await;
     let run = |to: &str, allowed: &str, log: &str| {
         let mut command = program::command(program::INGEST);
@@ -153,7 +153,7 @@ async fn the_way_to_the_server_is_protected_and_no_password_of_it_is_shown() {
 
 #[tokio::test]
 async fn requests_that_were_refused_with_the_old_token_go_on_with_the_new_one() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let boards = ["b0", "b1", "b2", "b3"];
     for slug in boards {

@@ -15,7 +15,7 @@ const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 #[tokio::test]
 async fn a_message_that_leaves_its_letter_no_room_is_put_aside_without_its_end() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let queue = Queue::start(Kind::Nats, &deployment).await;
     let payload = "x".repeat(PAYLOAD_BYTES_MAX);
@@ -35,7 +35,7 @@ async fn a_message_that_leaves_its_letter_no_room_is_put_aside_without_its_end()
 
 #[tokio::test]
 async fn a_batch_of_letters_alone_is_put_aside() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let queue = Queue::start(Kind::Nats, &deployment).await;
     // The client of NATS lets 5,000 be under way.
@@ -52,7 +52,7 @@ async fn a_batch_of_letters_alone_is_put_aside() {
 
 #[tokio::test]
 async fn messages_are_taken_in_batches_of_so_many_bytes() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "policy": "SUM" })).await;
     let queue = Queue::start(Kind::Nats, &deployment).await;
@@ -71,7 +71,7 @@ async fn messages_are_taken_in_batches_of_so_many_bytes() {
 
 #[tokio::test]
 async fn a_consumer_that_is_gone_is_not_made_again() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "policy": "SUM" })).await;
     let queue = Queue::start(Kind::Nats, &deployment).await;

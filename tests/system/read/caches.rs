@@ -29,7 +29,7 @@ const TOP: &str = "
 
 /// A board with one entry, served by a process that does the background work.
 async fn board() -> (Arc<Deployment>, Api) {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start_with(&deployment, &[TOKEN_ANSWERS]).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "daily" }, { "name": "7d" }] }))
         .await;

@@ -40,7 +40,7 @@ fn month(at: i64) -> String {
 
 #[tokio::test]
 async fn the_demo_is_what_its_file_adds_up_to() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let printed = deployment.api_output(&["demo"]).await;
     let mut rows = rows();
     let newest = rows.iter().map(|row| row.2).max().unwrap();

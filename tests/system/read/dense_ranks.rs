@@ -14,7 +14,7 @@ const RANKS: &str = "
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dense_ranks_are_counted_over_ten_thousand_scores() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "policy": "BEST", "shards": 4 })).await;
     // Three thousand share the best score, then each has one of its own.

@@ -123,7 +123,7 @@ async fn ranks_percentiles_and_buckets_are_those_of_all_entries() {
 
 /// A board whose scores have two decimals, from −5 to 5.
 async fn small(direction: &str) -> Api {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({
         "slug": "b", "direction": direction, "decimals": 2, "minScore": -5, "maxScore": 5,

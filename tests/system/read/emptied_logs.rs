@@ -32,7 +32,7 @@ async fn check_a_new_reader(deployment: &Arc<Deployment>) {
 
 #[tokio::test]
 async fn an_emptied_log_is_read_by_those_who_never_read_it() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "metadata": true })).await;
     submit_durably(&api, "b", json!([{ "member": "ann", "score": 1, "metadata": { "r": "a" } }]))

@@ -134,7 +134,7 @@ async fn a_cursor_continues_the_period_it_came_from() {
 
 #[tokio::test]
 async fn an_answer_has_its_fields_in_the_order_asked() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let query = "%7Bviewer%7Bscopes%7D%20boards%7BtotalCount%20nodes%7Bslug%7D%7D%20__typename%7D";
     let answer = reqwest::get(format!("{}/graphql?query={query}", api.url())).await.unwrap();

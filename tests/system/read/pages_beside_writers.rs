@@ -71,7 +71,7 @@ async fn walk(api: &Api, slug: &str, rng: &mut StdRng, way: Way) -> Vec<String> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_walk_neither_repeats_nor_skips_members_that_do_not_move() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let mut rng = seeded();
     for (shards, tie_break) in [(1, "MEMBER"), (4, "EARLIEST"), (16, "MEMBER")] {

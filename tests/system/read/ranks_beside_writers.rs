@@ -51,7 +51,7 @@ fn check(standings: &Value, above_m7: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rank_over_shards_is_of_the_score_beside_it() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let settings = [("LAUREL_CACHE_AGE_MS", "0")];
     let api = Api::start_with_settings(&deployment, &settings).await;
     let input = json!({ "slug": "b", "shards": 2, "policy": "LATEST", "tieBreak": "EARLIEST" });

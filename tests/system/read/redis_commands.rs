@@ -1,6 +1,6 @@
 //! Counts of Redis commands: the look-ups of one request become one batch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ranking::id::MemberId;
 use ranking::shard::shard_of;
@@ -12,6 +12,8 @@ use tests::api::submission::{submit, submit_durably};
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::REMOVE_ENTRY;
 use tests::servers::command_counts::{counts, reset_counts};
+use tests::servers::command_senders::senders;
+use tests::servers::redis_node::RedisNode;
 
 /// How many members are looked up.
 const MEMBERS: usize = 1000;
@@ -28,7 +30,7 @@ fn keys() -> Vec<String> {
 
 /// A board whose members all have different scores, served by a process without background work.
 async fn board_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "shards": shards })).await;
     let scores: Vec<Value> = keys()
@@ -148,7 +150,7 @@ async fn a_page_with_its_size_is_one_range_and_one_count() {
 
 #[tokio::test]
 async fn a_page_of_periods_looks_at_few_more_than_it_has() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "hourly" }] })).await;
     api.stop().await;
@@ -267,4 +269,37 @@ async fn in_four_shards_it_is_a_look_up_a_shard_and_scripts_for_the_page_alone()
             ("zrange", 0),
         ],
     );
+}
+
+/// A connection answers in the order in which it was asked: a commit, or a read of one entry, would
+/// wait there for the answers to others.
+#[tokio::test]
+async fn commits_light_reads_and_costly_reads_have_a_connection_each() {
+    let (dir, redis_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let redis = RedisNode::start(redis_dir.path(), vec![]);
+    let database_url = Sql::Sqlite.new_database(dir.path()).await;
+    let redis_url = format!("redis://127.0.0.1:{}", redis.port());
+    let deployment = Deployment::elsewhere(dir, database_url, redis_url);
+    let api = Api::start(&deployment).await;
+    api.create_board(json!({ "slug": "b", "shards": 1, "tieBreak": "MEMBER" })).await;
+    let scores: Vec<Value> =
+        keys().iter().map(|key| json!({ "member": key, "score": 1 })).collect();
+    let commits = senders(&deployment, &["xadd"], async {
+        submit_durably(&api, "b", json!(scores)).await;
+    });
+    let commits = commits.await;
+    let ask = async |fields: &str| {
+        let text = format!("{{ board(slug: \"b\") {{ standings {{ {fields} }} }} }}");
+        let answer = api.ask(None, &text, json!({})).await;
+        assert!(answer.body["errors"].is_null(), "{:?}", answer.body);
+    };
+    let reads = ["zcount", "zrange", "zmscore", "zrangebyscore", "zrevrange", "zrank"];
+    let light = senders(&deployment, &reads, ask("entry(member: \"m7\") { rank }")).await;
+    // A stranger's long text is taken for a costly request.
+    let long = format!("entry(member: \"m8\") {{ rank }} # {}\n", "long ".repeat(2000));
+    let costly = senders(&deployment, &reads, ask(&long)).await;
+    for (senders, what) in [(&commits, "commits"), (&light, "light"), (&costly, "costly")] {
+        assert_eq!(senders.len(), 1, "{what}: {senders:?}");
+    }
+    assert_eq!(BTreeSet::from_iter([commits, light, costly].into_iter().flatten()).len(), 3);
 }

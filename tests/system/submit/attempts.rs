@@ -179,7 +179,7 @@ async fn a_member_has_so_many_attempts_in_a_period_on_mariadb() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_limit_holds_beside_any_number_of_processes() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let apis =
         futures::join!(Api::start(&deployment), Api::start(&deployment), Api::start(&deployment));
     let apis = [apis.0, apis.1, apis.2];
@@ -196,7 +196,7 @@ async fn the_limit_holds_beside_any_number_of_processes() {
 
 #[tokio::test]
 async fn a_sealed_period_takes_no_more_attempts_and_tells_those_it_had() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let windows = json!([{ "name": "daily", "retain": 1, "attemptsMax": 2 }, { "name": "3d" }]);
     api.create_board(json!({ "slug": "b", "windows": windows })).await;
@@ -236,7 +236,7 @@ async fn a_sealed_period_takes_no_more_attempts_and_tells_those_it_had() {
 
 #[tokio::test]
 async fn a_season_counts_the_attempts_from_before_it_was_listed() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let windows = json!([{ "name": "season", "attemptsMax": 2 }]);
     api.create_board(json!({ "slug": "b", "windows": windows })).await;
@@ -267,7 +267,7 @@ async fn a_season_counts_the_attempts_from_before_it_was_listed() {
 
 #[tokio::test]
 async fn a_limit_that_cannot_be_is_refused() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let refused = async |document: &str, windows: Value| {
         let input = json!({ "input": { "slug": "b", "windows": windows } });

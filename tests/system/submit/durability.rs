@@ -39,7 +39,7 @@ async fn a_durable_answer_comes_when_sql_has_the_commit() {
 
 #[tokio::test]
 async fn without_background_work_a_durable_answer_is_unknown_and_never_applied() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let first = Api::start(&deployment).await;
     first.create_board(json!({ "slug": "b", "shards": 4 })).await;
     first.stop().await;
@@ -61,7 +61,7 @@ async fn without_background_work_a_durable_answer_is_unknown_and_never_applied()
 
 #[tokio::test]
 async fn an_applied_score_is_in_sql_moments_later() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "shards": 4 })).await;
     submit(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;
@@ -77,7 +77,7 @@ const SLOWEST: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_of_a_sealed_day_keep_no_score_from_sql() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let settings = [("LAUREL_CACHE_AGE_MS", "0"), ("LAUREL_READ_RATE", "0")];
     let api = Api::start_with_settings(&deployment, &settings).await;
     let windows = json!([{ "name": "daily", "retain": 0 }]);

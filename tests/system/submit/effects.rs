@@ -113,7 +113,7 @@ fn ranks(scores: &BTreeMap<String, i64>) -> BTreeMap<&str, i64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ranks_are_those_at_the_instant_of_the_commit() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let (one, two) = futures::join!(Api::start(&deployment), Api::start(&deployment));
     one.create_board(json!({ "slug": "b", "policy": "BEST" })).await;
     // Each member submits twice, and no two scores are equal.

@@ -8,7 +8,7 @@ use tests::deployment::{Deployment, Redis, Sql};
 
 /// A deployment with a board and the event "e1": ann, 5, at noon.
 async fn scored(redis: Redis) -> (std::sync::Arc<Deployment>, Api) {
-    let deployment = Deployment::new(Sql::Sqlite, redis).await;
+    let deployment = Deployment::new(Sql::any(), redis).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     assert_eq!(submit_durably(&api, "b", json!([event()])).await["accepted"], 1);

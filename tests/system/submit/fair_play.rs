@@ -25,7 +25,7 @@ const MINUTE: i64 = 1_790_000_040_000;
 
 #[tokio::test]
 async fn so_many_scores_of_a_member_are_ranked_in_a_minute() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let board = summing_board(&stores, "b", &[]).await;
     let fair_play = FairPlay { per_minute_max: Some(3), ..FairPlay::default() };
@@ -79,7 +79,7 @@ async fn so_many_scores_of_a_member_are_ranked_in_a_minute() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_score_that_changes_too_much_is_refused_or_quarantined() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let create = |slug: &str, policy: &str, excess: &str| {
         let fair_play = json!({ "deltaMax": "5.0", "excess": excess });
@@ -119,7 +119,7 @@ async fn a_score_that_changes_too_much_is_refused_or_quarantined() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_are_checked_shown_and_changed() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     for (given, code, argument) in [
         (json!({ "perMinuteMax": 0 }), "BAD_USER_INPUT", "input.fairPlay.perMinuteMax"),

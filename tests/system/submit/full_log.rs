@@ -50,7 +50,7 @@ async fn fill(stores: &Stores, scores: usize) -> usize {
 
 #[tokio::test]
 async fn a_log_is_full_at_its_number_of_commits() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = open(&deployment, |settings| settings.log_commits_max = 20).await;
     assert_eq!(fill(&stores, 1).await, 20);
     stores.close().await;
@@ -58,7 +58,7 @@ async fn a_log_is_full_at_its_number_of_commits() {
 
 #[tokio::test]
 async fn a_log_is_full_at_its_bytes() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = open(&deployment, |settings| settings.log_bytes_max = 1 << 20).await;
     let batches = fill(&stores, 1000).await;
     // A score takes 40 to 200 bytes in the log.
@@ -68,7 +68,7 @@ async fn a_log_is_full_at_its_bytes() {
 
 #[tokio::test]
 async fn a_full_log_is_trimmed_after_a_persister_that_died_before_it_trimmed() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = open(&deployment, |settings| settings.log_commits_max = 3).await;
     let board = summing_board(&stores, "b", &[]).await;
     let score = || vec![point(&board, "ann", None)];

@@ -20,7 +20,7 @@ const BOARDS: usize = COMMIT_EVENTS_MAX;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_takes_scores_of_more_boards_than_a_script_can_ask_for_at_once() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     // Marks are looked up only where there are some.
     let marks = stores.store.keys().board_marks(ALL);

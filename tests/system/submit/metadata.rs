@@ -51,7 +51,7 @@ async fn shown(api: &Api, board: &str, window: &str, member: &str) -> Value {
 
 #[tokio::test]
 async fn an_entry_shows_the_metadata_of_the_score_that_made_it_at_once() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     Api::start(&deployment).await.stop().await;
     // SQL gets nothing: the log alone has the events.
     let api = Api::start_with(&deployment, &["--no-workers"]).await;
@@ -93,7 +93,7 @@ async fn an_entry_shows_the_metadata_of_the_score_that_made_it_at_once() {
 
 #[tokio::test]
 async fn metadata_is_a_small_object_of_a_board_that_keeps_it() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     board(&api, "with", "BEST", json!({})).await;
     api.create_board(json!({ "slug": "without" })).await;
@@ -141,7 +141,7 @@ async fn metadata_is_a_small_object_of_a_board_that_keeps_it() {
 #[tokio::test]
 async fn an_event_id_has_one_metadata() {
     for redis in [Redis::Private, Redis::Own] {
-        let deployment = Deployment::new(Sql::Sqlite, redis).await;
+        let deployment = Deployment::new(Sql::any(), redis).await;
         let api = Api::start(&deployment).await;
         board(&api, "b", "SUM", json!({})).await;
         let event = |metadata: Value| {
@@ -315,7 +315,7 @@ async fn altered_metadata_is_named() {
 
 #[tokio::test]
 async fn metadata_goes_in_and_out_by_files() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     board(&api, "b", "BEST", json!({})).await;
     api.create_board(json!({ "slug": "without" })).await;

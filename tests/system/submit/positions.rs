@@ -126,7 +126,7 @@ async fn what_is_handed_out_again_is_a_duplicate_without_any_id() {
 
 #[tokio::test]
 async fn zombies_of_a_lost_assignment_write_nothing_twice() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let apis = [Api::start(&deployment).await, Api::start(&deployment).await];
     create(&apis[0], 4).await;
     // Three consumers believe that the partition is theirs, each at a pace of its own.
@@ -238,7 +238,7 @@ async fn a_backup_has_the_positions() {
     assert!(all(&SCORES.submit(&api, 0..80).await, "APPLIED"));
     let path = deployment.path("backup");
     deployment.api_output(&["backup", "create", &path]).await;
-    let other = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let other = Deployment::new(Sql::any(), Redis::Own).await;
     let applied = other.api(&["backup", "apply", &path]).output().unwrap();
     assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
     let api = Api::start(&other).await;

@@ -183,7 +183,7 @@ async fn an_error_names_the_argument_that_is_wrong() {
 
 #[tokio::test]
 async fn late_scores_that_would_write_very_many_standings_come_in_parts() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let windows =
         json!([{ "name": "daily" }, { "name": "7d" }, { "name": "30d" }, { "name": "90d" }]);

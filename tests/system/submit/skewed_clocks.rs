@@ -27,7 +27,7 @@ async fn clock_ms(stores: &Stores) -> i64 {
 
 #[tokio::test]
 async fn an_event_sent_again_through_a_process_whose_clock_is_days_off_counts_once() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let board = summing_board(&stores, "b", &[]).await;
     let days = [-2, -1, 0, 1, 2];
@@ -52,7 +52,7 @@ async fn an_event_sent_again_through_a_process_whose_clock_is_days_off_counts_on
 
 #[tokio::test]
 async fn a_job_whose_clock_is_ahead_archives_no_event_whose_id_counts() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let board = summing_board(&stores, "b", &[]).await;
     let verdict = submit(&stores, &board, "e", 0).await;
@@ -69,7 +69,7 @@ async fn a_job_whose_clock_is_ahead_archives_no_event_whose_id_counts() {
 
 #[tokio::test]
 async fn the_clock_of_event_ids_follows_redis_and_never_moves_back() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let board = summing_board(&stores, "b", &[]).await;
     let verdict = submit(&stores, &board, "e", 100 * DAY_MS).await;

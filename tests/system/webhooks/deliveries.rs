@@ -91,7 +91,7 @@ async fn a_receiver_that_fails_half_the_time_gets_every_event_in_order_on_mariad
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_that_was_taken_before_a_crash_comes_again_as_it_was() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let mut command = deployment.api(&["serve"]);
     command.envs(SETTINGS).env("CRASH_AT", "webhook-taken:3");
     let api = Api::start_command(&deployment, command).await;
@@ -114,7 +114,7 @@ async fn an_event_that_was_taken_before_a_crash_comes_again_as_it_was() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_processes_one_delivers_and_the_other_goes_on_when_it_dies() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let dies = Api::start_with_settings(&deployment, &SETTINGS).await;
     dies.create_board(json!({ "slug": "b" })).await;
     let receiver = Receiver::start(Manner::Takes).await;

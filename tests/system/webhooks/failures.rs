@@ -12,7 +12,7 @@ use tests::receiver::{Manner, Receiver, SETTINGS, change, webhook};
 use tests::wait::until;
 
 async fn start(more: &[(&str, &str)]) -> Api {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start_with_settings(&deployment, &[&SETTINGS[..], more].concat()).await;
     api.create_board(json!({ "slug": "b" })).await;
     api

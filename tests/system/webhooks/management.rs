@@ -26,7 +26,7 @@ const LIST: &str = "
     } }";
 
 async fn start() -> Api {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start_with_settings(&deployment, &SETTINGS).await;
     api.create_board(json!({ "slug": "b" })).await;
     api

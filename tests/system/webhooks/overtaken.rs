@@ -132,7 +132,7 @@ async fn no_score_that_is_taken_away_overtakes_anyone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_period_begins_with_an_empty_circle() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let clock = FakeClock::new(std::path::Path::new(&deployment.path("")), "server");
     // An hour does not end by itself while the test goes on.
     let ahead = seconds_to_minute_ten();

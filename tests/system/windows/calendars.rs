@@ -96,7 +96,7 @@ async fn periods_begin_at_the_reset_hour_and_weeks_on_their_first_day() {
 
 #[tokio::test]
 async fn the_rules_by_which_periods_begin_are_fixed_when_a_board_is_created() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     for (name, value) in [("resetHour", json!(5)), ("weekStart", json!("SUNDAY"))] {

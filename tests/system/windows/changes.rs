@@ -76,7 +76,7 @@ async fn a_window_added_under_load_has_all_events_from_before_and_since() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_window_dropped_and_added_again_is_whole() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "daily" }] })).await;
     let at = "2026-01-02T03:04:05Z";
@@ -118,7 +118,7 @@ async fn a_window_dropped_and_added_again_is_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_window_that_the_history_does_not_fit_into_is_dropped_again() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "maxScore": 10 })).await;
     // Up on one day and down on another, again and again: the one day's total exceeds the range.

@@ -324,7 +324,7 @@ async fn scores_that_decay_are_sums_of_what_is_left_of_them() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn decaying_windows_that_cannot_be_are_refused() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let token = deployment.admin_token().await.to_owned();
     let create = async |rest: &str| {

@@ -125,7 +125,7 @@ const STANDINGS: &str = "
 
 #[tokio::test]
 async fn an_event_lands_in_the_period_of_its_local_clock() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     for (zone, events) in EVENTS {
         let slug = zone.to_lowercase().replace('/', "-");

@@ -168,7 +168,7 @@ async fn the_periods_of_a_window_in_four_shards_are_those_with_entries_on_mariad
 
 #[tokio::test]
 async fn periods_of_a_window_that_a_board_has_not_and_pages_that_are_none_are_refused() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "daily" }] })).await;
     for (window, page, code) in [
@@ -190,7 +190,7 @@ async fn periods_of_a_window_that_a_board_has_not_and_pages_that_are_none_are_re
 
 #[tokio::test]
 async fn more_periods_than_are_looked_at_at_once_are_all_listed() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "shards": 4, "windows": [{ "name": "hourly" }] })).await;
     let at =
@@ -227,7 +227,7 @@ async fn more_periods_than_are_looked_at_at_once_are_all_listed() {
 
 #[tokio::test]
 async fn periods_are_listed_by_a_process_that_starts_later() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "monthly" }] })).await;
     submit_durably(

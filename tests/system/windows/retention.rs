@@ -51,7 +51,7 @@ async fn monthly_periods(api: &Api) -> Vec<(String, bool)> {
 
 #[tokio::test]
 async fn a_window_keeps_what_it_retains_and_a_dropped_one_nothing() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let (api, labels) = months(&deployment, 6).await;
     let kept = |retain: usize| {
         let sealed = |(number, label): (usize, &String)| (label.clone(), number > retain);
@@ -101,7 +101,7 @@ async fn a_window_keeps_what_it_retains_and_a_dropped_one_nothing() {
 
 #[tokio::test]
 async fn seals_by_hand_are_jobs() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let (api, labels) = months(&deployment, 4).await;
     until("the API seals by itself", async || {
         let periods = monthly_periods(&api).await;
@@ -123,7 +123,7 @@ async fn seals_by_hand_are_jobs() {
 
 #[tokio::test]
 async fn a_count_of_periods_that_is_not_accepted_is_told_what_is() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     for (name, retain, code, says) in [
@@ -144,7 +144,7 @@ async fn a_count_of_periods_that_is_not_accepted_is_told_what_is() {
 
 #[tokio::test]
 async fn what_comes_late_is_shown_by_the_nearest_score_that_the_window_can_hold() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let board = Board { max: 10, windows: vec![Window::Daily], ..Board::default() };
     tests::api::submission::create_board(&api, &board).await;
@@ -191,7 +191,7 @@ async fn what_comes_late_is_shown_by_the_nearest_score_that_the_window_can_hold(
 
 #[tokio::test]
 async fn what_a_rolling_window_retains_is_read_from_redis_though_it_began_long_ago() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "7d", "retain": 1 }] })).await;
     let day_s = 86_400;

@@ -31,7 +31,7 @@ const ZONES: [(&str, &str); 6] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rolling_windows_equal_all_their_events_at_every_step() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 2).await;
     let mut rng = seeded();
     for (case, (zone, start)) in ZONES.into_iter().chain(ZONES).enumerate() {
@@ -74,7 +74,7 @@ async fn rolling_windows_equal_all_their_events_at_every_step() {
 
 /// A board of sums whose hours leave Redis at once, on stores of its own.
 async fn board_of_hours(rolling: &str) -> (Arc<Deployment>, Stores, World) {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let stores = stores(&deployment, 1).await;
     let windows = vec![Window::Hourly, rolling.parse().unwrap()];
     let input = RulesInput { policy: Policy::Sum, max: 60, windows, ..Default::default() };

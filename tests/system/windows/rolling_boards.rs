@@ -84,7 +84,7 @@ async fn check_at(api: &Api, rows: &[Row], days: i32, at: jiff::Timestamp) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn seven_days_of_real_events_are_what_their_file_adds_up_to() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let rows: Vec<Row> = rows().into_iter().filter(|row| row.0 == "ripgrep").collect();
     create(&api, "demo", &["7d"]).await;
@@ -131,7 +131,7 @@ async fn seven_days_of_real_events_are_what_their_file_adds_up_to() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rolling_window_added_under_load_has_all_events_from_before_and_since() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let apis = futures::join!(Api::start(&deployment), Api::start(&deployment));
     let apis = [apis.0, apis.1];
     create(&apis[0], "b", &["weekly"]).await;
@@ -197,7 +197,7 @@ async fn a_rolling_window_added_under_load_has_all_events_from_before_and_since(
 
 #[tokio::test]
 async fn a_member_moves_up_and_down_since_yesterday() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     create(&api, "b", &["daily", "7d"]).await;
     let scores = json!([
@@ -233,7 +233,7 @@ async fn a_member_moves_up_and_down_since_yesterday() {
 
 #[tokio::test]
 async fn what_no_rolling_window_is_is_refused() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     for (name, max, reason) in [
         ("0d", "9", "such as 24h, 7d, 12w or 3mo"),
@@ -274,7 +274,7 @@ async fn what_no_rolling_window_is_is_refused() {
 /// Windows that roll, windows that decay and segments: the diff is the judge.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rolling_and_decaying_windows_of_segments_are_rebuilt_beside_players() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let windows = ["7d", "24h", "decay:1d", "monthly"].map(|name| json!({ "name": name }));
     let input = json!({

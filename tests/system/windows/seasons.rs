@@ -59,7 +59,7 @@ async fn labels(api: &Api) -> Value {
 
 #[tokio::test]
 async fn a_season_is_a_period_and_between_seasons_there_is_none() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "season" }] })).await;
     let now_ms = now_ms();
@@ -113,7 +113,7 @@ async fn a_season_is_a_period_and_between_seasons_there_is_none() {
 
 #[tokio::test]
 async fn a_season_that_cannot_be_is_refused() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     let at = now_ms() + DAY_MS;
     let no_board = refused(&api, ADD_SEASON, season("a", at, at + 1), "no board").await;
@@ -142,7 +142,7 @@ async fn a_season_that_cannot_be_is_refused() {
 
 #[tokio::test]
 async fn a_season_that_has_not_begun_can_be_taken_back() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "season" }] })).await;
     let now_ms = now_ms();
@@ -241,7 +241,7 @@ async fn seasons_that_are_added_while_people_play_are_exact() {
 
 #[tokio::test]
 async fn past_seasons_are_sealed_and_late_scores_correct_them() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let input = json!({ "slug": "b", "windows": [{ "name": "season", "retain": 0 }] });
     api.create_board(input).await;
@@ -288,7 +288,7 @@ async fn past_seasons_are_sealed_and_late_scores_correct_them() {
 
 #[tokio::test]
 async fn scores_between_seasons_are_archived_and_no_season_is_added_there() {
-    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let api = Api::start(&deployment).await;
     let input = json!({ "slug": "b", "windows": [{ "name": "season", "retain": 0 }] });
     api.create_board(input).await;

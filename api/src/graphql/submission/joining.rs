@@ -48,7 +48,7 @@ pub(super) async fn ask_sql(
     };
     let again: Vec<usize> = outcomes.extract_if(.., has_joined).map(|(index, _)| index).collect();
     if !again.is_empty() {
-        outcomes.extend(submit_by_partition(app, state, board, sending, again).await);
+        outcomes.extend(submit_by_partition(app, state, board, sending, again, None).await);
         outcomes.sort_unstable_by_key(|(index, _)| *index);
     }
 }
