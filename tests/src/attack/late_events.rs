@@ -7,8 +7,8 @@ use crate::attack::request::Attack;
 /// A submission that says which of its scores are refused.
 pub const SUBMIT: &str = "mutation($i:SubmitScoresInput!){submitScores(input:$i){accepted rejected results{error{code}}}}";
 
-/// The late scores of a request that write as many standings as it may on a board of [`years`]: each
-/// writes 2,594.
+/// The late scores of a request that write as many standings as it may on a board of [`years`]:
+/// each writes 2,594.
 pub const MOST: usize = 6;
 
 /// Windows of about a year, each of which an event stays in for all of its periods.
