@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run analytics install check ingest test test-all test-redis brokers test-brokers test-kafka test-lake test-schemathesis test-later test-spark deb test-deb faults soak bench lint advisories build node web
+.PHONY: help run analytics install check ingest test test-all test-redis test-sql brokers test-brokers test-kafka test-lake test-schemathesis test-later test-spark deb test-deb faults soak bench lint advisories build node web
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/laurel-target
 PREFIX ?= $(HOME)/.cargo
@@ -194,6 +194,13 @@ test: node web ## every test, against real servers; T=seals runs those whose nam
 
 test-all: ## as test, on every database wherever a test runs on several, with more random games and faults; T=seals for some
 	@LAUREL_TEST_ALL=1 $(MAKE) test T="$(T)"
+
+# Attacks, documents, tools and clients do not depend on it, and some tests name theirs.
+test-sql: ## what make test runs on SQLite, on PostgreSQL and then on MariaDB; SQL=mariadb for one, T=seals for some
+	@for sql in $(or $(SQL),postgres mariadb); do
+		LAUREL_TEST_SQL=$$sql $(MAKE) test \
+			T="$(T) --skip attacks:: --skip docs:: --skip tools:: --skip clients:: --skip on_sqlite --skip on_postgres --skip fold_spark"
+	done
 
 # The wheel is of x86-64 with glibc, and its server knows no TLS.
 test-redis: ## the tests of what Redis does, on Valkey 9.1 as PyPI has it; T=seals for some
