@@ -52,7 +52,7 @@ async fn confirmed(api: &Api, request: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_confirmed_after_a_full_disk_outlives_a_crash() {
-    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let mut durable = BTreeSet::new();
     for round in 0..ROUNDS {
         let api = Api::start(&deployment).await;

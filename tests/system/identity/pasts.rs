@@ -46,7 +46,7 @@ async fn submit_all(api: &Api, ids: impl Iterator<Item = String>) {
 
 #[tokio::test]
 async fn a_redis_that_goes_back_without_a_restart_confirms_nothing_that_sql_lacks() {
-    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let worker = Api::start(&deployment).await;
     let silent = Api::start_with(&deployment, &["--no-workers"]).await;
     worker.create_board(json!({ "slug": "b" })).await;
@@ -81,7 +81,7 @@ async fn a_redis_that_goes_back_without_a_restart_confirms_nothing_that_sql_lack
 
 #[tokio::test]
 async fn a_commit_that_was_folded_before_a_recovery_is_stale_after_it() {
-    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let stores = deployment.open_stores().await;
     let partition = stores.partition(FIRST);
     partition.settle().await.unwrap();
@@ -130,7 +130,7 @@ async fn a_redis_that_was_replaced_does_not_come_back_by_itself() {
 
 #[tokio::test]
 async fn a_master_that_became_a_replica_does_not_take_a_partition_from_its_successor() {
-    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let stores = deployment.open_stores().await;
     stores.partition(FIRST).settle().await.unwrap();
     execute(
@@ -158,7 +158,7 @@ async fn a_master_that_became_a_replica_does_not_take_a_partition_from_its_succe
 
 /// A deployment with ten scores in SQL, and a copy of the database from when it had five.
 async fn with_a_backup() -> Arc<Deployment> {
-    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     submit_all(&api, (0..5).map(|number| format!("e{number}"))).await;
@@ -216,7 +216,7 @@ async fn a_database_that_went_back_beside_an_idle_process_gets_from_the_log_what
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_went_back_behind_a_seal_seals_again() {
-    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start(&deployment).await;
     let game = random_games(&mut seeded(), 1, 1).remove(0);
     let members = regional(&api, &game).await;
@@ -346,7 +346,7 @@ async fn a_database_that_went_back_further_than_the_log_stops_and_asks() {
 
 #[tokio::test]
 async fn events_of_a_board_that_sql_never_gave_out_stay_in_the_log() {
-    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Own).await;
     let api = Api::start(&deployment).await;
     api.stop().await;
     let api = Api::start_with(&deployment, &["--no-workers"]).await;
