@@ -189,6 +189,11 @@ impl Deployment {
         self.dir.path().join(name).to_str().unwrap().to_owned()
     }
 
+    /// The URL of its database.
+    pub fn database_url(&self) -> &str {
+        &self.database_url
+    }
+
     /// A connection to Redis, a single server.
     pub async fn redis(&self) -> MultiplexedConnection {
         self.try_redis().await.unwrap()

@@ -128,11 +128,8 @@ async fn the_program_stops_with_its_server_even_a_killed_one() {
         let arguments = ["--diff-at", "00:00", "--analytics", &script];
         let api = Api::start_with(&deployment, &arguments).await;
         let told = until("it has begun", async || std::fs::read_to_string(&begun).ok()).await;
-        let database = deployment.path("test.sqlite");
-        assert_eq!(
-            told.trim(),
-            format!("diff --json --stop-with-stdin sqlite://{database}?mode=rwc")
-        );
+        let database = deployment.database_url();
+        assert_eq!(told.trim(), format!("diff --json --stop-with-stdin {database}"));
         signal(name, api.pid());
         until("it ends", async || std::fs::read(&ended).ok()).await;
         api.wait_until_stopped().await;

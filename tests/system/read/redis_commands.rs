@@ -189,17 +189,15 @@ async fn friends_of(shards: usize) -> (std::sync::Arc<Deployment>, Api) {
     let (deployment, api) = board_of(shards).await;
     drop(api);
     let db = deployment.sql().await;
-    let numbers = format!(
-        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {FRIENDS})"
-    );
+    let numbers = Sql::any().numbers(FRIENDS);
     for insert in [
         format!(
-            "INSERT INTO member (key, created_at_ms) {numbers} SELECT 'm' || n, 0 FROM n \
-                WHERE n >= {MEMBERS}"
+            "INSERT INTO member (\"key\", created_at_ms) SELECT CONCAT('m', i), 0 FROM {numbers} \
+                WHERE i >= {MEMBERS}"
         ),
         format!(
-            "INSERT INTO friendship (low, high, created_at_ms) {numbers} SELECT 'm0', 'm' || n, 0 \
-                FROM n"
+            "INSERT INTO friendship (low, high, created_at_ms) SELECT 'm0', CONCAT('m', i), 0 \
+                FROM {numbers}"
         ),
     ] {
         db.execute_unprepared(&insert).await.unwrap();

@@ -129,7 +129,7 @@ async fn both_secrets_sign_until_the_former_one_ends() {
     let told = webhook(&api, &id).await;
     assert!(!told.to_string().contains("whsec_") && !api.log().contains("whsec_"));
     let acts: Vec<String> = api.deployment().column(
-        "SELECT COALESCE(before, '') || COALESCE(after, '') FROM audit_log WHERE act LIKE '%ebhook%'",
+        "SELECT CONCAT(COALESCE(\"before\", ''), COALESCE(\"after\", '')) FROM audit_log WHERE act LIKE '%ebhook%'",
     ).await;
     assert_eq!(acts.len(), 3);
     assert!(acts.iter().all(|act| act.contains("laurel.score.v1") && !act.contains("whsec_")));
