@@ -92,6 +92,9 @@ pub(crate) fn program(stores: &Stores, name: &str) -> Command {
         .env("LAUREL_LISTEN", "127.0.0.1:0")
         .env("LAUREL_ADDRESS_CONNECTIONS_MAX", "10000")
         .env("LAUREL_LOG", "warn");
+    if let Some(url) = stores.database_url() {
+        command.env("LAUREL_DATABASE_URL", url);
+    }
     command
 }
 

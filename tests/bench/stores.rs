@@ -38,6 +38,8 @@ pub(crate) struct Stores {
     pub(crate) deployment: Deployment,
     redis: MultiplexedConnection,
     redis_url: String,
+    /// That of a server of SQL.
+    database_url: Option<String>,
     events: AtomicU64,
     _server: Server,
     dir: TempDir,
@@ -101,7 +103,7 @@ impl Stores {
             sql => Some(sql.new_database(dir.path()).await),
         };
         let settings = Settings {
-            sql: SqlSettings::new(dir.path().join("data"), database_url),
+            sql: SqlSettings::new(dir.path().join("data"), database_url.clone()),
             redis_url: Some(redis_url.clone()),
             redis_ca: None,
             redis_prefix: "laurel".to_owned(),
@@ -122,6 +124,7 @@ impl Stores {
             deployment: settings.open(db).await.unwrap(),
             redis,
             redis_url,
+            database_url,
             events: AtomicU64::new(0),
             _server: server,
             dir,
@@ -138,6 +141,11 @@ impl Stores {
     /// Where Redis is.
     pub(crate) fn redis_url(&self) -> &str {
         &self.redis_url
+    }
+
+    /// Where the database is, if it has a server.
+    pub(crate) fn database_url(&self) -> Option<&str> {
+        self.database_url.as_deref()
     }
 
     /// The socket that Redis listens on.

@@ -115,6 +115,8 @@ impl Member {
         if is_new {
             state(ctx).spend(price::friends(friends.len())).await?;
         }
+        let sees_everyone = sees_everyone(app(ctx), state(ctx));
+        state(ctx).spend(price::friends_passed(friends.len(), sees_everyone)).await?;
         let friends = self.seen_friends(ctx, friends).await?;
         let key_of = |cursor: &String| PageCursor::place::<String>(cursor);
         let part = match &page {
@@ -133,6 +135,7 @@ impl Member {
                 end.saturating_sub(*limit)..end
             }
         };
+        state(ctx).spend(price::friends_named(part.len())).await?;
         let total = MemberTotal::Counted(friends.len() as u64);
         let mut connection =
             Connection::with_additional_fields(part.start > 0, part.end < friends.len(), total);
@@ -170,6 +173,7 @@ impl Member {
         let Some(board) = board::find(app(ctx), state(ctx), slug).await? else {
             return Ok(None);
         };
+        price::pay_text(ctx, choice.kept_bytes()).await?;
         let standings = Standings::choose(app(ctx), &board, choice, state(ctx).now_ms)?;
         standings.seen_entry_of(ctx, MemberId::new(&self.key)?).await
     }
@@ -305,6 +309,7 @@ impl Member {
         #[graphql(desc = "The board's slug.")] board: String,
         #[graphql(desc = "The standings; everyone in \"all\" by default.")] of: Option<StandingsOf>,
     ) -> Result<Option<Entry>> {
+        state(ctx).spend(price::ENTRY_ELSEWHERE).await?;
         Ok(Box::pin(self.entry_in(ctx, &board, of.into())).await?)
     }
 

@@ -54,6 +54,12 @@ const SCORE_OF_ROWS: u64 = 20;
 const FRIEND: u64 = 1;
 const RANKED_FRIEND: u64 = 2;
 
+/// The bytes of a text that are written for a point: an answer holds all of them until it is sent.
+const TEXT_BYTES: u64 = 64;
+
+/// The friends of a page that are named for a point.
+const FRIENDS_NAMED: u64 = 4;
+
 /// The friends of a ranking that are passed in a microsecond, and those whom the client may not
 /// see.
 const FRIENDS_PASSED: u64 = 100;
@@ -62,6 +68,9 @@ const FRIENDS_LOOKED_AT: u64 = 10;
 /// A SELECT, and a row of its answer.
 const SELECT: u64 = 80;
 const ROW: u64 = 8;
+
+/// The SELECTs of a page in SQL: its place, the entries before that, and its entries.
+const PAGE_SELECTS: u64 = 3;
 
 /// The SELECTs of a neighborhood in SQL: its key, the entries before and behind it, and a count.
 const AROUND_SELECTS: u64 = 4;
@@ -179,6 +188,30 @@ pub(crate) async fn pay_position(ctx: &Context<'_>, read: &Standings, position: 
     state.spend((position / ROWS_SKIPPED).min(POSITION_MAX)).await
 }
 
+/// Pays for the rows that SQL passed before a position, for a read that shares them with no other.
+///
+/// # Errors
+/// As [`pay_position`].
+pub(crate) async fn pay_scan(ctx: &Context<'_>, read: &Standings, position: u64) -> Result<()> {
+    match is_counted(app(ctx), read) {
+        true => state(ctx).spend((position / ROWS_SKIPPED).min(POSITION_MAX)).await,
+        false => Ok(()),
+    }
+}
+
+/// Pays for a text of up to so many bytes that may be long, such as an id with the name of a
+/// segment, before it is made.
+///
+/// # Errors
+/// As [`pay_position`].
+pub(crate) async fn pay_text(ctx: &Context<'_>, bytes: usize) -> Result<()> {
+    match bytes as u64 / TEXT_BYTES {
+        0 => Ok(()),
+        // In a box, as an answer may have very many ids and few of them are long.
+        points => Box::pin(state(ctx).spend(points)).await,
+    }
+}
+
 /// The number of entries.
 pub(crate) fn size(app: &App, read: &Standings) -> u64 {
     match is_counted(app, read) {
@@ -222,12 +255,13 @@ pub(crate) fn page_at(app: &App, read: &Standings, position: u64, limit: usize) 
             SEARCH_ROUND_TRIPS * (ROUND_TRIP / 2 + shards * GUARDS) + SEARCH * shards * place(read)
         }
     };
-    page(read, limit).saturating_add(search)
+    page(app, read, limit).saturating_add(search)
 }
 
 /// A page of up to `limit` entries next to a place or an end.
-pub(crate) fn page(read: &Standings, limit: usize) -> u64 {
-    2 * round_trip(read) + limit as u64 * ENTRY + shards(read) * place(read)
+pub(crate) fn page(app: &App, read: &Standings, limit: usize) -> u64 {
+    let selects = if is_counted(app, read) { PAGE_SELECTS * SELECT } else { 0 };
+    2 * round_trip(read) + limit as u64 * ENTRY + shards(read) * place(read) + selects
 }
 
 /// A neighborhood of so many other entries, read together with others.
@@ -248,6 +282,11 @@ pub(crate) fn friend_ranking(read: &Standings, friends: usize) -> u64 {
 /// A ranking of friends that the request has, passed once for a page of it.
 pub(crate) fn friends_passed(friends: usize, sees_everyone: bool) -> u64 {
     friends as u64 / if sees_everyone { FRIENDS_PASSED } else { FRIENDS_LOOKED_AT }
+}
+
+/// A page of friends, by their keys alone.
+pub(crate) fn friends_named(friends: usize) -> u64 {
+    friends as u64 / FRIENDS_NAMED
 }
 
 /// A list of a member's friends.

@@ -84,14 +84,20 @@ impl Standings {
             segment: id.segment.clone(),
         }
     }
+
+    /// The most bytes of its id, about: a byte of a slug or a segment may be three there.
+    pub(crate) fn id_bytes(&self) -> usize {
+        3 * (self.board.row.slug.len() + self.read.id.segment.len())
+    }
 }
 
 /// All entries of a board in one segment and one period of one window.
 #[Object]
 impl Standings {
     /// The global id: "standings:<slug>.<number>:<window>:<period>:<segment>".
-    pub(crate) async fn id(&self) -> ID {
-        GlobalId::Standings(self.name()).to_text().into()
+    pub(crate) async fn id(&self, ctx: &Context<'_>) -> Result<ID> {
+        price::pay_text(ctx, self.id_bytes()).await?;
+        Ok(GlobalId::Standings(self.name()).to_text().into())
     }
 
     /// The board.

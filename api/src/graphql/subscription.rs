@@ -19,6 +19,7 @@ use super::request::{app, state};
 use super::sight::is_hidden;
 use super::standings::entries::EntryConnection;
 use super::standings::entry::Entry;
+use super::standings::entry_page::whole;
 use super::standings::{Standings, StandingsOf};
 use super::types::connection::limit;
 use crate::error::Error;
@@ -86,13 +87,13 @@ impl Subscription {
     ) -> Result<impl Stream<Item = EntryConnection>> {
         let first = limit("first", first)?;
         let standings = standings(ctx, &board, of).await?;
-        state(ctx).spend(price::page(&standings.read, first + 1)).await?;
+        state(ctx).spend(price::page(app(ctx), &standings.read, first + 1)).await?;
         let following = ctx.data::<Following>()?;
         let part = following.part(ctx, &standings, Want::Page(first)).await?;
         let Part::Page(entries, has_next) = part else {
             return Err(Error::internal(&"a page was followed, and an entry came").into());
         };
-        Ok(once(std::future::ready(standings.connection(entries, 0, false, has_next))))
+        Ok(once(std::future::ready(standings.connection(whole(entries), 0, false, has_next))))
     }
 
     /// A member's entry in standings, pushed when its score, its time or its rank has changed, also

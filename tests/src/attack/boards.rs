@@ -54,6 +54,10 @@ pub async fn build(api: &Api) {
             assert_eq!(told["accepted"], some.len(), "{slug}");
         }
     }
+    // As many objects as there is room for.
+    let metadata = json!({ "a": vec![json!({ "": 0 }); 140] });
+    let score = json!([{ "member": key(0), "score": 1, "metadata": metadata }]);
+    assert_eq!(submit(api, "meta", score).await["accepted"], 1);
 }
 
 /// Creates the boards, empty: echoes need no more.
@@ -64,7 +68,7 @@ pub async fn create(api: &Api) {
 }
 
 /// The boards.
-pub fn inputs() -> [Value; 5] {
+pub fn inputs() -> [Value; 6] {
     let daily = json!([{ "name": "daily" }]);
     [
         json!({ "slug": "big", "windows": daily, "segmentBy": ["region"] }),
@@ -72,6 +76,7 @@ pub fn inputs() -> [Value; 5] {
         json!({ "slug": "tie", "shards": 16, "tieBreak": "MEMBER" }),
         json!({ "slug": "hour", "windows": [{ "name": "hourly" }] }),
         json!({ "slug": "events" }),
+        json!({ "slug": "meta", "metadata": true }),
     ]
 }
 

@@ -214,7 +214,48 @@ pub fn rows() -> Vec<Attack> {
 /// Queries most of which must be refused, and that must stop where they are begun.
 pub fn bombs() -> Vec<Attack> {
     let ranks = ["big16", "tie"].map(|slug| ranks(slug, 20));
-    BOMBS.map(attack).into_iter().chain(ranks).chain(failing()).collect()
+    BOMBS.map(attack).into_iter().chain(ranks).chain(failing()).chain(wide()).collect()
+}
+
+/// Many of a field below items that a list of keys gives, which says the same key again and again.
+fn below_members(what: &str, slug: &'static str, member: usize, fields: &str) -> Attack {
+    let text = query(Standings(slug), &format!("entries(members:$m){{{fields}}}"));
+    let members = vec![key(member); 1000];
+    // Some segment that no member is in: two dots are three bytes in an id.
+    let segment = format!("region:{}", ":".repeat(1017));
+    let declared = if fields.contains("$s") { ",$s:String" } else { "" };
+    let variables = json!({ "m": members, "s": segment });
+    Attack::new(what, &format!("query($m:[String!]!{declared}){text}"), variables).answered()
+}
+
+/// Queries whose fields have little text and large values, or whose value is kept while others are
+/// found.
+fn wide() -> Vec<Attack> {
+    let of_entry = format!("fragment f on Entry{{{}}}", aliases(80, "id"));
+    let last = query(Standings("big"), &aliases(59, "top(first:10,last:1000){nodes{...f}}"));
+    let totals = aliases(9, "top(first:1000){totalCount}");
+    let totals =
+        query(Standings("big"), &format!("top(first:990){{nodes{{standings{{{totals}}}}}}}"));
+    let ids = |letter: &str, count: usize| {
+        let ids = aliases(count, "id").replace('a', letter);
+        format!("{letter}:standings(of:{{segment:$s}}){{{ids}}}")
+    };
+    let ids = format!("standings{{board{{{} {}}}}}", ids("x", 100), ids("y", 35));
+    let friends = aliases(18, "friends(first:1000){__typename}");
+    let friends = format!("query($k:[String!]!){{members(keys:$k){{{friends}}}}}");
+    let elsewhere = aliases(3, "entry(board:\"no-#\"){__typename}");
+    let elsewhere = format!("top(first:1000){{nodes{{member{{{elsewhere}}}}}}}");
+    let keys = json!({ "k": vec![key(0); 1000] });
+    vec![
+        Attack::query("59 × 80 ids of the last 1,000", &(last + &of_entry)).answered(),
+        Attack::query("990 × 9 totals of pages", &totals).answered(),
+        below_members("100,000 ids", "big", 0, &aliases(100, "id")),
+        below_members("100,000 cursors", "big", 0, &aliases(100, "cursor")),
+        below_members("135,000 ids of 3 KB", "big", 0, &ids),
+        below_members("18,000 × metadata of 1 KB", "meta", 0, &aliases(18, "metadata")),
+        Attack::new("18,000 × 1,000 friends", &friends, keys).answered(),
+        Attack::query("3,000 entries elsewhere", &query(Standings("big"), &elsewhere)).answered(),
+    ]
 }
 
 /// The queries for friends.

@@ -2,6 +2,7 @@
 
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
+use crate::graphql::price;
 use crate::graphql::request::state;
 use crate::graphql::standings::period::Period;
 use crate::graphql::types::global_id::{BoardName, GlobalId};
@@ -85,7 +86,9 @@ impl BoardWindow {
 
     /// The number of past periods kept in Redis; older ones are sealed and read from SQL. 1,000,000
     /// means, in effect, all of them; "all", which has a single period, reports that number.
-    async fn retain(&self) -> Result<i32> {
+    async fn retain(&self, ctx: &Context<'_>) -> Result<i32> {
+        // It is parsed, with all seasons of the board.
+        price::pay_text(ctx, self.board.row.windows.len()).await?;
         let rows = self.board.row.window_rows().map_err(Error::from)?;
         let named = self.window.to_string();
         let row = rows.iter().find(|row| row.name == named && row.state != WindowState::Dropped);

@@ -51,7 +51,9 @@ impl OnBoard {
         #[graphql(desc = "The standings; everyone in \"all\" by default.")] of: Option<StandingsOf>,
     ) -> Result<Option<Entry>> {
         let now_ms = state(ctx).now_ms;
-        let standings = Standings::choose(app(ctx), &self.board, Choice::from(of), now_ms)?;
+        let choice = Choice::from(of);
+        price::pay_text(ctx, choice.kept_bytes()).await?;
+        let standings = Standings::choose(app(ctx), &self.board, choice, now_ms)?;
         Ok(Box::pin(standings.entry_of(ctx, self.member.clone())).await?)
     }
 }

@@ -43,6 +43,13 @@ pub struct Choice {
     pub segment: Option<String>,
 }
 
+impl Choice {
+    /// The bytes that its standings keep for the segment, which they have several times.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        4 * self.segment.as_ref().map_or(0, String::len)
+    }
+}
+
 impl Default for Choice {
     fn default() -> Self {
         Self { window: "all".to_owned(), at_ms: None, period: None, segment: None }

@@ -6,6 +6,8 @@
 //! everything else is.
 
 use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
 
 use async_graphql::connection::{Edge, EmptyFields, PageInfo};
 use async_graphql::parser::types::{Field, Selection, SelectionSet};
@@ -22,6 +24,7 @@ use super::Standings;
 use super::entry::Entry;
 use super::score_range::ScoreRange;
 use crate::app::SharedApp;
+use crate::graphql::price;
 use crate::graphql::request::RequestState;
 use crate::graphql::sight::{hidden_among, sees_everyone};
 use crate::graphql::types::connection::PageCursor;
@@ -175,8 +178,10 @@ fn member_picks(selected: &SelectionSet) -> Option<Vec<(Name, bool)>> {
 pub struct EntryConnection {
     /// The standings.
     pub(crate) list: Standings,
-    /// The entries of the page.
-    pub(crate) placed: Vec<RankedEntry>,
+    /// The entries that were read, which other pages of the request may share.
+    pub(crate) read: Arc<[RankedEntry]>,
+    /// The places of the page among them.
+    pub(crate) shown: Range<usize>,
     /// The position of the first entry.
     pub(crate) first: u64,
     /// True if there are entries before the page.
@@ -193,12 +198,21 @@ impl EntryConnection {
         Self { range, ..self }
     }
 
-    async fn cursor(&self, ctx: &Context<'_>, entry: &RankedEntry) -> PageCursor {
-        self.list.cursor_of(ctx, entry.key, &entry.member).await
+    async fn cursor(
+        &self,
+        ctx: &Context<'_>,
+        entry: &RankedEntry,
+    ) -> crate::error::Result<PageCursor> {
+        price::pay_text(ctx, self.list.id_bytes() + 3 * entry.member.as_str().len()).await?;
+        Ok(self.list.cursor_of(ctx, entry.key, &entry.member).await)
+    }
+
+    fn placed(&self) -> &[RankedEntry] {
+        self.read.get(self.shown.clone()).unwrap_or_default()
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry> {
-        self.list.entries(self.placed.clone(), self.first)
+        self.list.entries(self.placed().to_vec(), self.first)
     }
 }
 
@@ -206,29 +220,29 @@ impl EntryConnection {
 #[Object]
 impl EntryConnection {
     /// Information to aid in pagination.
-    async fn page_info(&self, ctx: &Context<'_>) -> PageInfo {
+    async fn page_info(&self, ctx: &Context<'_>) -> Result<PageInfo> {
         let mut ends = [None, None];
-        for (end, entry) in ends.iter_mut().zip([self.placed.first(), self.placed.last()]) {
+        for (end, entry) in ends.iter_mut().zip([self.placed().first(), self.placed().last()]) {
             if let Some(entry) = entry {
-                *end = Some(self.cursor(ctx, entry).await.0);
+                *end = Some(self.cursor(ctx, entry).await?.0);
             }
         }
         let [start_cursor, end_cursor] = ends;
-        PageInfo {
+        Ok(PageInfo {
             has_previous_page: self.has_previous,
             has_next_page: self.has_next,
             start_cursor,
             end_cursor,
-        }
+        })
     }
 
     /// A list of edges.
-    async fn edges(&self, ctx: &Context<'_>) -> Vec<Edge<PageCursor, Entry, EmptyFields>> {
-        let mut edges = Vec::with_capacity(self.placed.len());
-        for (placed, entry) in self.placed.iter().zip(self.entries()) {
-            edges.push(Edge::new(self.cursor(ctx, placed).await, entry));
+    async fn edges(&self, ctx: &Context<'_>) -> Result<Vec<Edge<PageCursor, Entry, EmptyFields>>> {
+        let mut edges = Vec::with_capacity(self.shown.len());
+        for (placed, entry) in self.placed().iter().zip(self.entries()) {
+            edges.push(Edge::new(self.cursor(ctx, placed).await?, entry));
         }
-        edges
+        Ok(edges)
     }
 
     /// A list of nodes.

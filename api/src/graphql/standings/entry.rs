@@ -42,6 +42,11 @@ impl Entry {
         Self { standings, member, found }
     }
 
+    /// The most bytes of its id, about.
+    fn id_bytes(&self) -> usize {
+        self.standings.id_bytes() + 3 * self.member.as_str().len()
+    }
+
     /// The score; if it decays, its worth at an instant.
     pub(crate) fn shown_score(&self, now_ms: i64) -> Decimal {
         let (read, score) = (&self.standings.read, self.state().score);
@@ -95,7 +100,8 @@ impl Entry {
 impl Entry {
     /// The global id: "entry:<slug>.<number>:<window>:<period>:<segment>:<member>"; without the key
     /// of a member that the client does not see, "anonymousEntry:" and a text in its place.
-    pub(crate) async fn id(&self, ctx: &Context<'_>) -> ID {
+    pub(crate) async fn id(&self, ctx: &Context<'_>) -> Result<ID> {
+        price::pay_text(ctx, self.id_bytes()).await?;
         let name = self.standings.name();
         let id = match self.is_anonymous(ctx).await {
             true => {
@@ -105,7 +111,7 @@ impl Entry {
             }
             false => GlobalId::Entry(name, self.member.to_string()),
         };
-        id.to_text().into()
+        Ok(id.to_text().into())
     }
 
     /// The standings that have the entry.
@@ -210,8 +216,9 @@ impl Entry {
     }
 
     /// The page cursor of the entry, for `after` and `before` of `top`.
-    async fn cursor(&self, ctx: &Context<'_>) -> String {
-        self.standings.cursor_of(ctx, self.found.key, &self.member).await.0
+    async fn cursor(&self, ctx: &Context<'_>) -> Result<String> {
+        price::pay_text(ctx, self.id_bytes()).await?;
+        Ok(self.standings.cursor_of(ctx, self.found.key, &self.member).await.0)
     }
 
     /// The entry that is ranked one higher, which is the next to overtake; null for the first one.

@@ -1,5 +1,6 @@
 //! Pages of entries, and single ones.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use async_graphql::Context;
@@ -31,39 +32,38 @@ impl Standings {
         match page {
             Page::Forward { limit, after } => {
                 let (list, after) = self.resume(ctx, after.as_deref(), Side::After).await?;
-                let (mut position, mut entries) = match &after {
+                let (position, read): (u64, Arc<[RankedEntry]>) = match &after {
                     Some(place) => {
-                        state.spend(price::page(&list.read, limit)).await?;
+                        state.spend(price::page(app, &list.read, limit)).await?;
                         let page = app.reader().forward(&list.read, place, limit + 2);
-                        let page = state.loaders.read(page).await?;
-                        price::pay_position(ctx, &list.read, page.0).await?;
-                        page
+                        let (position, read) = state.loaders.read(page).await?;
+                        price::pay_scan(ctx, &list.read, position).await?;
+                        (position, read.into())
                     }
                     None => {
                         let offset = offset.unwrap_or(0);
-                        let (entries, good_until) = list.page_at(ctx, offset, limit + 2).await?;
+                        let (read, good_until) = list.page_at(ctx, offset, limit + 2).await?;
                         state.good_until.limit(good_until);
-                        (offset, entries.to_vec())
+                        (offset, read)
                     }
                 };
-                if after.is_some() && entries.first() == after.as_ref() {
-                    entries.remove(0);
-                    position += 1;
-                }
-                let has_next = entries.len() > limit;
-                entries.truncate(limit);
-                Ok(list.connection(entries, position, position > 0, has_next))
+                let start = usize::from(after.is_some() && read.first() == after.as_ref());
+                let shown = start..read.len().min(start + limit);
+                let has_next = read.len() > shown.end;
+                let position = position + start as u64;
+                Ok(list.connection((read, shown), position, position > 0, has_next))
             }
             Page::Backward { limit, before } => {
                 let (list, before) = self.resume(ctx, before.as_deref(), Side::Before).await?;
-                state.spend(price::page(&list.read, limit)).await?;
+                state.spend(price::page(app, &list.read, limit)).await?;
                 let page = app.reader().backward(&list.read, before.as_ref(), limit + 1);
-                let (end, mut entries) = state.loaders.read(page).await?;
-                price::pay_position(ctx, &list.read, end).await?;
-                let has_previous = entries.len() > limit;
-                let entries = entries.split_off(entries.len().saturating_sub(limit));
-                let position = end.saturating_sub(entries.len() as u64);
-                Ok(list.connection(entries, position, has_previous, before.is_some()))
+                let (end, read) = state.loaders.read(page).await?;
+                price::pay_scan(ctx, &list.read, end).await?;
+                let shown = read.len().saturating_sub(limit)..read.len();
+                let has_previous = shown.start > 0;
+                let position = end.saturating_sub(shown.len() as u64);
+                let page = (read.into(), shown);
+                Ok(list.connection(page, position, has_previous, before.is_some()))
             }
         }
     }
@@ -138,13 +138,17 @@ impl Standings {
     ) -> crate::error::Result<Vec<Entry>> {
         let _reading = state(ctx).loaders.reading();
         let price = price::around(app(ctx), &self.read, above + below);
-        price::pay(state(ctx), LookUp::Around(&self.read.id, &member, above, below), price).await?;
+        let look_up = LookUp::Around(&self.read.id, &member, above, below);
+        let is_new = state(ctx).loaders.is_new(&look_up);
+        state(ctx).spend(if is_new { price } else { price::REPEATED }).await?;
         if is_hidden(ctx, member.as_str()).await {
             return Ok(vec![]);
         }
         let around = state(ctx).loaders.around(&self.read, member, above, below).await?;
         let Some((first, placed)) = around else { return Ok(vec![]) };
-        price::pay_position(ctx, &self.read, first).await?;
+        if is_new {
+            price::pay_scan(ctx, &self.read, first).await?;
+        }
         Ok(self.entries(placed.to_vec(), first).collect())
     }
 
@@ -156,11 +160,11 @@ impl Standings {
         member: &MemberId,
     ) -> crate::error::Result<u64> {
         let _reading = state(ctx).loaders.reading();
-        state(ctx).spend(price::page(&self.read, 1)).await?;
+        state(ctx).spend(price::page(app(ctx), &self.read, 1)).await?;
         let place = RankedEntry { key, member: member.clone() };
         let (position, _) =
             state(ctx).loaders.read(app(ctx).reader().forward(&self.read, &place, 1)).await?;
-        price::pay_position(ctx, &self.read, position).await?;
+        price::pay_scan(ctx, &self.read, position).await?;
         Ok(position)
     }
 
@@ -198,14 +202,21 @@ impl Standings {
         })
     }
 
+    /// A page of entries that were read; those at some places are shown.
     pub(crate) fn connection(
         &self,
-        placed: Vec<RankedEntry>,
+        (read, shown): (Arc<[RankedEntry]>, Range<usize>),
         first: u64,
         has_previous: bool,
         has_next: bool,
     ) -> EntryConnection {
         let range = ScoreRange::default();
-        EntryConnection { list: self.clone(), placed, first, has_previous, has_next, range }
+        EntryConnection { list: self.clone(), read, shown, first, has_previous, has_next, range }
     }
+}
+
+/// All of some entries, as a page.
+pub(crate) fn whole(entries: Vec<RankedEntry>) -> (Arc<[RankedEntry]>, Range<usize>) {
+    let all = 0..entries.len();
+    (entries.into(), all)
 }

@@ -10,6 +10,7 @@ use ranking::store::read::RankedEntry;
 use super::Standings;
 use super::cursor::Side;
 use super::entries::EntryConnection;
+use super::entry_page::whole;
 use crate::error::{Error, Result};
 use crate::graphql::price;
 use crate::graphql::request::{app, state};
@@ -98,7 +99,7 @@ impl Standings {
         };
         let (Page::Forward { limit, .. } | Page::Backward { limit, .. }) = &page;
         let limit = *limit;
-        state(ctx).spend(price::page(&self.read, limit)).await?;
+        state(ctx).spend(price::page(app(ctx), &self.read, limit)).await?;
         let reader = app(ctx).reader();
         match page {
             Page::Forward { after, .. } => {
@@ -107,7 +108,7 @@ impl Standings {
                 let start = after.clone().filter(|after| *after > front).unwrap_or(front);
                 let read = reader.forward(&list.read, &start, limit + 2);
                 let (mut position, mut entries) = state(ctx).loaders.read(read).await?;
-                price::pay_position(ctx, &list.read, position).await?;
+                price::pay_scan(ctx, &list.read, position).await?;
                 if after.is_some() && entries.first() == after.as_ref() {
                     entries.remove(0);
                     position += 1;
@@ -115,7 +116,8 @@ impl Standings {
                 entries.retain(is_inside);
                 let has_next = entries.len() > limit;
                 entries.truncate(limit);
-                Ok(list.connection(entries, position, after.is_some(), has_next).within(range))
+                let page = whole(entries);
+                Ok(list.connection(page, position, after.is_some(), has_next).within(range))
             }
             Page::Backward { before, .. } => {
                 let (list, before) = self.resume(ctx, before.as_deref(), Side::Before).await?;
@@ -127,12 +129,12 @@ impl Standings {
                 };
                 let read = reader.backward(&list.read, end.as_ref(), limit + 1);
                 let (end, mut entries) = state(ctx).loaders.read(read).await?;
-                price::pay_position(ctx, &list.read, end).await?;
+                price::pay_scan(ctx, &list.read, end).await?;
                 entries.retain(is_inside);
                 let has_previous = entries.len() > limit;
                 let entries = entries.split_off(entries.len().saturating_sub(limit));
                 let position = end.saturating_sub(entries.len() as u64);
-                Ok(list.connection(entries, position, has_previous, given).within(range))
+                Ok(list.connection(whole(entries), position, has_previous, given).within(range))
             }
         }
     }

@@ -336,6 +336,9 @@ pub(crate) mod tests {
         );
         let of_item = 1 + 1 + price("rank").0;
         assert_eq!(points(many) - points(few), 990 * of_item);
+        // The default that is written out means nothing beside `last`.
+        let last = "{ top(first: 10, last: 1000) { totalCount nodes { rank } } }";
+        assert_eq!(points(last), points(many));
         let by_fragment = "{ top(first: 1000) { ...p } } fragment p on EntryConnection { totalCount nodes { rank } }";
         assert_eq!(points(by_fragment), points(many));
         let below_list = "{ neighbors(above: 9, below: 10) { a b } }";

@@ -122,7 +122,8 @@ impl<'d> Values<'d> {
         let name = field.name.node.as_str();
         let argument = |name: &str| self.argument(field, name);
         let count = |name: &str| argument(name).and_then(|value| value.number());
-        let counted = COUNTS.into_iter().find_map(count);
+        // A default value of `first` that is written out means nothing beside `last`.
+        let counted = COUNTS.into_iter().filter_map(count).max();
         if let Some((_, default)) = PAGES.iter().find(|(page, _)| *page == name) {
             return Objects::Page(counted.unwrap_or(*default as u64).max(1));
         }
