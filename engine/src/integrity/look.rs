@@ -281,11 +281,7 @@ pub async fn look_at_standings(
         partition.settle().await?;
         let named: Vec<&str> = left.keys().filter_map(|bytes| text_of(bytes)).collect();
         let view = partition.view().await?;
-        let rows = standing::Entity::find()
-            .filter(standing::Column::BoardNo.eq(board.no.0))
-            .filter(standing::Column::Member.is_in(named.iter().copied()))
-            .all(&view)
-            .await?;
+        let rows = standing::of_members(&view, board.no.0, &named).await?;
         // Read after the rows: a member that played after the head may have a newer row.
         use score_event::Column::{BoardNo, Member, Partition as In, Seq};
         let later = score_event::Entity::find()

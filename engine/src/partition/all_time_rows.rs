@@ -10,16 +10,14 @@ use ranking::fold::replay::Replay;
 use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::score::rank_key::RankKey;
 use ranking::window::{Period, Window};
-use sea_orm::{
-    ColumnTrait, Condition, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel, QueryFilter,
-};
+use sea_orm::{ColumnTrait, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel, QueryFilter};
 
 use crate::partition::HistoryTransaction;
 use crate::partition::home::fold_row_or_skip;
 use entity::archive::{archive_mark, archived_entry};
 use entity::history::score_event;
 use entity::sql::insert_chunked;
-use entity::standings::standing::{Column, Entity, Model, replace, replacing};
+use entity::standings::standing::{Column, Entity, Model, of_members, replace, replacing};
 
 /// The most members in one SELECT: SQLite allows 32,766 parameters.
 const MEMBERS_MAX: usize = 1000;
@@ -197,10 +195,7 @@ pub(crate) async fn load(
     for (no, members) in by_board {
         let members: Vec<&str> = members.into_iter().collect();
         for chunk in members.chunks(MEMBERS_MAX) {
-            let of_them = Condition::all()
-                .add(Column::BoardNo.eq(no.0))
-                .add(Column::Member.is_in(chunk.iter().copied()));
-            for row in Entity::find().filter(of_them).all(transaction).await? {
+            for row in of_members(transaction, no.0, chunk).await? {
                 rows.entry((no, row.member.clone())).or_default().push(row);
             }
         }

@@ -1,8 +1,12 @@
 //! All-time standings, written in the same transaction as the history that they follow from.
 
+use std::iter;
+
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::OnConflict;
-use sea_orm::{QueryOrder, QuerySelect};
+use sea_orm::{DbBackend, QueryOrder, QuerySelect};
+
+use crate::sql::dialect::statement;
 
 /// A row of `standing`.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
@@ -54,6 +58,34 @@ pub async fn segments_after(
         }
     }
     Ok(segments)
+}
+
+/// The rows of some members of a board, at most 1,000 members.
+///
+/// PostgreSQL looks each of them up. By a list it would read all rows of a board that has grown
+/// since its statistics, as it takes the board for a small one, and compare each with the whole
+/// list.
+pub async fn of_members(
+    db: &impl ConnectionTrait,
+    board_no: i64,
+    members: &[&str],
+) -> Result<Vec<Model>, DbErr> {
+    if db.get_database_backend() != DbBackend::Postgres || members.is_empty() {
+        let listed = Column::Member.is_in(members.iter().copied());
+        let rows = Entity::find().filter(Column::BoardNo.eq(board_no)).filter(listed);
+        return rows.all(db).await;
+    }
+    let places: Vec<String> =
+        (2..members.len() + 2).map(|place| format!("(${place}::TEXT)")).collect();
+    // Without OFFSET it would be one join, and the board's rows be read for that.
+    let looked_up = format!(
+        r#"SELECT s.* FROM (VALUES {}) AS m("member") CROSS JOIN LATERAL (SELECT * FROM "standing"
+            WHERE "board_no" = $1 AND "member" = m."member" OFFSET 0) AS s"#,
+        places.join(", ")
+    );
+    let values = iter::once(board_no.into()).chain(members.iter().map(|member| (*member).into()));
+    let statement = statement(DbBackend::Postgres, looked_up, values);
+    Entity::find().from_raw_sql(statement).all(db).await
 }
 
 /// Replaces the row of the same member.
