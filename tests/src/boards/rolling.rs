@@ -277,18 +277,23 @@ impl World {
     /// Changes the windows, and waits until the board has them.
     pub async fn set_windows(&mut self, windows: &BTreeMap<Window, Option<u32>>, now_ms: i64) {
         let db = &self.stores.db;
-        let row = board::find(db, self.board.no.0).await.unwrap().unwrap();
-        let Some(changed) = windows::change(&row, windows, now_ms).unwrap() else { return };
-        let to = (board::windows_text(&changed.windows), changed.generation as i32);
-        let mut later = row.clone();
-        (later.windows, later.generation) = to.clone();
-        if later.to_ranking().is_err() {
-            // They do not fit beside the range and the ties.
-            return;
+        loop {
+            let row = board::find(db, self.board.no.0).await.unwrap().unwrap();
+            let Some(changed) = windows::change(&row, windows, now_ms).unwrap() else { return };
+            let to = (board::windows_text(&changed.windows), changed.generation as i32);
+            let mut later = row.clone();
+            (later.windows, later.generation) = to.clone();
+            if later.to_ranking().is_err() {
+                // They do not fit beside the range and the ties.
+                return;
+            }
+            let change = board::Change { windows: Some(to), ..Default::default() };
+            let act = of_command("test", &self.stores.clock);
+            // The background work may have changed the board in between.
+            if board::update(db, &row, change, &act).await.unwrap().is_some() {
+                break;
+            }
         }
-        let change = board::Change { windows: Some(to), ..Default::default() };
-        let act = of_command("test", &self.stores.clock);
-        board::update(db, &row, change, &act).await.unwrap().unwrap();
         loop {
             let row = board::find(db, self.board.no.0).await.unwrap().unwrap();
             if row.window_rows().unwrap().iter().all(board::WindowRow::is_settled) {

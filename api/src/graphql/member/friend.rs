@@ -227,9 +227,9 @@ async fn positions_of(
         page.iter().filter_map(|place| place.ranked()).cloned().collect();
     let positions = app(ctx).reader().positions(&list.read, &ranked);
     let positions = state(ctx).loaders.read(positions).await?;
-    for position in positions.iter().flatten() {
-        price::pay_scan(ctx, &list.read, *position).await?;
-    }
+    // One scan finds all of them.
+    let deepest = positions.iter().flatten().max().copied().unwrap_or(0);
+    price::pay_scan(ctx, &list.read, deepest).await?;
     Ok(positions)
 }
 
