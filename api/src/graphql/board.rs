@@ -29,7 +29,7 @@ use super::member::report::{self, MemberReport, ReportState};
 use super::price;
 use super::request::{RequestState, app, state};
 use super::standings::period::{Period, PeriodTotal, periods_page};
-use super::standings::{Choice, Standings, StandingsOf};
+use super::standings::{Standings, StandingsOf};
 use super::types::connection::{Connection, Page};
 use super::types::global_id::{BoardName, GlobalId};
 use super::types::scalar::{DateTime, Decimal};
@@ -383,8 +383,6 @@ impl Board {
         ctx: &Context<'_>,
         #[graphql(desc = "The window, period and segment.")] of: Option<StandingsOf>,
     ) -> Result<Option<Standings>> {
-        let choice = Choice::from(of);
-        price::pay_text(ctx, choice.kept_bytes()).await?;
-        Ok(Some(Standings::choose(app(ctx), &self.0, choice, state(ctx).now_ms)?))
+        Ok(Some(Standings::choose(ctx, &self.0, of.into()).await?))
     }
 }

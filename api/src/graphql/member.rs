@@ -173,8 +173,7 @@ impl Member {
         let Some(board) = board::find(app(ctx), state(ctx), slug).await? else {
             return Ok(None);
         };
-        price::pay_text(ctx, choice.kept_bytes()).await?;
-        let standings = Standings::choose(app(ctx), &board, choice, state(ctx).now_ms)?;
+        let standings = Standings::choose(ctx, &board, choice).await?;
         standings.seen_entry_of(ctx, MemberId::new(&self.key)?).await
     }
 }

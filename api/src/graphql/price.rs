@@ -139,13 +139,14 @@ pub(crate) enum LookUp<'a> {
     Total(&'a Total),
 }
 
-/// Pays for a look-up that the request makes once.
+/// Pays for a look-up that the request makes once; returns true the first time.
 ///
 /// # Errors
 /// `LIMIT_EXCEEDED` if the request's points are spent.
-pub(crate) async fn pay(state: &RequestState, look_up: LookUp<'_>, points: u64) -> Result<()> {
+pub(crate) async fn pay(state: &RequestState, look_up: LookUp<'_>, points: u64) -> Result<bool> {
     let is_new = state.loaders.is_new(&look_up);
-    state.spend(if is_new { points } else { REPEATED }).await
+    state.spend(if is_new { points } else { REPEATED }).await?;
+    Ok(is_new)
 }
 
 /// Counts a total of a connection once a request: pays for its SELECTs before, and by the count for
@@ -185,7 +186,7 @@ pub(crate) async fn pay_position(ctx: &Context<'_>, read: &Standings, position: 
     if is_paid {
         return Ok(());
     }
-    state.spend((position / ROWS_SKIPPED).min(POSITION_MAX)).await
+    state.spend(rows_before(position)).await
 }
 
 /// Pays for the rows that SQL passed before a position, for a read that shares them with no other.
@@ -194,9 +195,14 @@ pub(crate) async fn pay_position(ctx: &Context<'_>, read: &Standings, position: 
 /// As [`pay_position`].
 pub(crate) async fn pay_scan(ctx: &Context<'_>, read: &Standings, position: u64) -> Result<()> {
     match is_counted(app(ctx), read) {
-        true => state(ctx).spend((position / ROWS_SKIPPED).min(POSITION_MAX)).await,
+        true => state(ctx).spend(rows_before(position)).await,
         false => Ok(()),
     }
+}
+
+/// The rows of SQL before a position.
+fn rows_before(position: u64) -> u64 {
+    (position / ROWS_SKIPPED).min(POSITION_MAX)
 }
 
 /// Pays for a text of up to so many bytes that may be long, such as an id with the name of a

@@ -377,5 +377,5 @@ async fn standings(
         period: Some(name.period),
         segment: Some(name.segment),
     };
-    Ok(Some(Standings::choose(app(ctx), &board, choice, state(ctx).now_ms)?))
+    Ok(Some(Standings::choose(ctx, &board, choice).await?))
 }

@@ -1,6 +1,5 @@
 //! The submission of scores, and the result for each of them.
 
-mod check;
 mod doubt;
 mod duplicates;
 mod durable;
@@ -16,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_graphql::{Context, Enum, InputObject};
+use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{EventId, MemberId, PartitionNo};
 use ranking::submission::effect::Report;
 use ranking::submission::{Submission, Verdict};
@@ -26,12 +26,12 @@ use super::board::input::no_board;
 use super::member::input::AttributeInput;
 use super::price;
 use super::request::{RequestState, app, state};
-use super::types::scalar::{DateTime, Decimal, Json, OfItem};
+use super::types::scalar::{DateTime, Decimal, Json, OfItem, check_count};
+use crate::access::Principal;
 use crate::access::scope::Scope;
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
-use check::{check_count, check_member_token};
 pub use result::SubmitScoresPayload;
 use result::{SubmitResult, count};
 use segments::Segments;
@@ -137,7 +137,7 @@ pub(crate) async fn submit(
 ) -> crate::error::Result<SubmitScoresPayload> {
     let (app, state) = (app(ctx), state(ctx));
     let principal = state.require(Scope::Submit)?;
-    check_count(&input.scores)?;
+    check_count("scores", input.scores.len(), COMMIT_EVENTS_MAX)?;
     let mut board = super::board::find(app, state, &input.board)
         .await?
         .ok_or_else(|| no_board(&input.board).at("input.board"))?;
@@ -204,6 +204,35 @@ pub(crate) async fn submit(
 
 /// The outcome of one score.
 type Outcome = crate::error::Result<Verdict>;
+
+/// Checks that a member's own token submits scores of that member only, and that the board allows
+/// it.
+fn check_member_token(
+    principal: &Principal,
+    board: &CachedBoard,
+    scores: &[ScoreInput],
+) -> crate::error::Result<()> {
+    let Some(member) = &principal.member else {
+        return Ok(());
+    };
+    if !board.row.self_submit {
+        return Err(Error::forbidden(format!(
+            "board {} does not accept scores from members themselves",
+            board.row.slug
+        )));
+    }
+    if scores.iter().any(|score| score.member != *member) {
+        return Err(Error::forbidden(format!(
+            "this access token may submit scores of {member} only"
+        )));
+    }
+    if scores.iter().any(|score| score.attributes.as_ref().is_some_and(|given| !given.is_empty())) {
+        return Err(Error::forbidden(
+            "a member's own access token sends no attributes: expected none, as those of upsertMembers count",
+        ));
+    }
+    Ok(())
+}
 
 /// The scores of a request on their way.
 struct Sending<'a> {

@@ -63,7 +63,7 @@ async fn standings(
     of: Option<StandingsOf>,
 ) -> crate::error::Result<Standings> {
     let board = named(ctx, board).await?;
-    Standings::choose(app(ctx), &board, of.into(), state(ctx).now_ms)
+    Standings::choose(ctx, &board, of.into()).await
 }
 
 /// All subscriptions. Each begins with an answer of now; further ones follow at most 250 ms after a

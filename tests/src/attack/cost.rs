@@ -221,7 +221,7 @@ pub fn bombs() -> Vec<Attack> {
 fn below_members(what: &str, slug: &'static str, member: usize, fields: &str) -> Attack {
     let text = query(Standings(slug), &format!("entries(members:$m){{{fields}}}"));
     let members = vec![key(member); 1000];
-    // Some segment that no member is in: two dots are three bytes in an id.
+    // Some segment that no member is in: each of its colons is three bytes in an id.
     let segment = format!("region:{}", ":".repeat(1017));
     let declared = if fields.contains("$s") { ",$s:String" } else { "" };
     let variables = json!({ "m": members, "s": segment });

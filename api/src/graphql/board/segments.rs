@@ -56,7 +56,7 @@ pub(crate) async fn segments_page(
     for segment in found {
         let cursor = PageCursor::of(&segment);
         let choice = Choice { segment: Some(segment), ..choice.clone() };
-        let standings = Standings::choose(app(ctx), &board.0, choice, state(ctx).now_ms)?;
+        let standings = Standings::choose(ctx, &board.0, choice).await?;
         connection.edges.push(Edge::new(cursor, standings));
     }
     Ok(connection)

@@ -221,8 +221,8 @@ pub(crate) async fn reset_period(
         let message = "invalid segment: expected none, as a score counts in all of its segments";
         return Err(Error::bad_input(message).at("input.of.segment"));
     }
-    let standings = Standings::choose(app(ctx), &board, choice, state(ctx).now_ms)
-        .map_err(|error| error.within("input"))?;
+    let standings =
+        Standings::choose(ctx, &board, choice).await.map_err(|error| error.within("input"))?;
     let window = standings.read.id.window;
     if !window.has_periods() || window.rolling().is_some() {
         let message = "invalid window: expected one with a period after another, such as daily or season; resetBoard empties all windows";

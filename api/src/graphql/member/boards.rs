@@ -13,7 +13,7 @@ use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::sight::is_hidden;
 use crate::graphql::standings::entry::Entry;
-use crate::graphql::standings::{Choice, Standings, StandingsOf};
+use crate::graphql::standings::{Standings, StandingsOf};
 use crate::graphql::types::connection::{PageCursor, limit};
 
 /// A page of the boards of a member.
@@ -50,10 +50,7 @@ impl OnBoard {
         ctx: &Context<'_>,
         #[graphql(desc = "The standings; everyone in \"all\" by default.")] of: Option<StandingsOf>,
     ) -> Result<Option<Entry>> {
-        let now_ms = state(ctx).now_ms;
-        let choice = Choice::from(of);
-        price::pay_text(ctx, choice.kept_bytes()).await?;
-        let standings = Standings::choose(app(ctx), &self.board, choice, now_ms)?;
+        let standings = Standings::choose(ctx, &self.board, of.into()).await?;
         Ok(Box::pin(standings.entry_of(ctx, self.member.clone())).await?)
     }
 }

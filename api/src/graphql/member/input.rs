@@ -17,7 +17,7 @@ use crate::graphql::audit::writer::Audit;
 use crate::graphql::board::display::picture_url;
 use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::PAGE_MAX;
-use crate::graphql::types::scalar::text;
+use crate::graphql::types::scalar::{check_count, text};
 
 /// A member, with what to set.
 #[derive(InputObject)]
@@ -76,19 +76,7 @@ pub(crate) async fn upsert(
     input: Vec<MemberInput>,
 ) -> crate::error::Result<UpsertMembersPayload> {
     let app = app(ctx);
-    if input.is_empty() {
-        return Err(Error::bad_input(format!(
-            "members is empty: expected 1 to {PAGE_MAX} members"
-        ))
-        .at("input.members"));
-    }
-    if input.len() > PAGE_MAX {
-        return Err(Error::limit_exceeded(format!(
-            "{} members sent at once: expected at most {PAGE_MAX}",
-            input.len()
-        ))
-        .at("input.members"));
-    }
+    check_count("members", input.len(), PAGE_MAX)?;
     let numbered = input.into_iter().enumerate().map(|(index, member)| {
         change(member).map_err(|error| error.within(&format!("input.members[{index}]")))
     });

@@ -28,7 +28,7 @@ use crate::graphql::types::connection::{
     Connection, PAGE_DEFAULT, PageCursor, limit_or, states_or,
 };
 use crate::graphql::types::global_id::GlobalId;
-use crate::graphql::types::scalar::{DateTime, Decimal, Json, int};
+use crate::graphql::types::scalar::{DateTime, Decimal, Json, check_count, int};
 
 /// The reason why a score is suspicious.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
@@ -350,15 +350,7 @@ async fn note_scores(
 /// The numbers, each of which may be none of a score.
 fn numbers(given: &[ID]) -> crate::error::Result<Vec<Option<i64>>> {
     let at = |error: Error| error.at("input.numbers");
-    if given.is_empty() {
-        let message = format!("numbers is empty: expected 1 to {RELEASED_MAX} numbers");
-        return Err(at(Error::bad_input(message)));
-    }
-    if given.len() > RELEASED_MAX {
-        let message =
-            format!("{} numbers sent at once: expected at most {RELEASED_MAX}", given.len());
-        return Err(at(Error::limit_exceeded(message)));
-    }
+    check_count("numbers", given.len(), RELEASED_MAX)?;
     let mut known = BTreeSet::new();
     if given.iter().any(|number| !known.insert(number.as_str())) {
         return Err(at(Error::bad_input("a number is named twice: expected each number once")));

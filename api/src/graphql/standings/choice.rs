@@ -7,14 +7,19 @@ use engine::read::choice::{self, PeriodChoice, Unreadable};
 use entity::board::check_segment;
 use ranking::shown;
 use ranking::submission::effect::Effect;
+use ranking::window::Window;
 
 use super::Standings;
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
+use crate::graphql::price;
 use crate::graphql::request::{app, state};
 use crate::graphql::types::connection::EntryCursor;
 use crate::graphql::types::scalar::DateTime;
+
+/// The copies of a segment in standings: its own, and in the names of keys.
+const SEGMENT_COPIES: usize = 4;
 
 /// Selects standings of a board; by default, those of everyone in "all".
 #[derive(InputObject, Debug, Clone)]
@@ -43,13 +48,6 @@ pub struct Choice {
     pub segment: Option<String>,
 }
 
-impl Choice {
-    /// The bytes that its standings keep for the segment, which they have several times.
-    pub(crate) fn kept_bytes(&self) -> usize {
-        4 * self.segment.as_ref().map_or(0, String::len)
-    }
-}
-
 impl Default for Choice {
     fn default() -> Self {
         Self { window: "all".to_owned(), at_ms: None, period: None, segment: None }
@@ -71,13 +69,14 @@ impl From<Option<StandingsOf>> for Choice {
 }
 
 impl Standings {
-    /// The standings that a choice names.
-    pub(crate) fn choose(
-        app: &App,
+    /// The standings that a choice names. Pays for the segment, which they keep several times.
+    pub(crate) async fn choose(
+        ctx: &Context<'_>,
         board: &Arc<CachedBoard>,
         choice: Choice,
-        now_ms: i64,
     ) -> crate::error::Result<Self> {
+        let segment = choice.segment.unwrap_or_default();
+        price::pay_text(ctx, SEGMENT_COPIES * segment.len()).await?;
         let period = match (choice.period, choice.at_ms) {
             (Some(_), Some(_)) => {
                 let message = "both at and period are given: expected one of them";
@@ -87,8 +86,8 @@ impl Standings {
             (None, Some(at_ms)) => PeriodChoice::At(at_ms),
             (None, None) => PeriodChoice::Present,
         };
-        let segment = choice.segment.unwrap_or_default();
-        Self::choose_period(app, board, &choice.window, period, segment, now_ms)
+        let now_ms = state(ctx).now_ms;
+        Self::choose_period(app(ctx), board, &choice.window, period, segment, now_ms)
     }
 
     /// The standings of everyone in some period of a window, to ask about the window.
@@ -140,7 +139,9 @@ impl Standings {
         ctx: &Context<'_>,
         board: &Arc<CachedBoard>,
     ) -> crate::error::Result<Self> {
-        Self::choose(app(ctx), board, Choice::default(), state(ctx).now_ms)
+        let (present, everyone) = (PeriodChoice::Present, String::new());
+        let window = Window::All.to_string();
+        Self::choose_period(app(ctx), board, &window, present, everyone, state(ctx).now_ms)
     }
 
     /// The standings of an effect of a submission.

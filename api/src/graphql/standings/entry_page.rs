@@ -139,8 +139,7 @@ impl Standings {
         let _reading = state(ctx).loaders.reading();
         let price = price::around(app(ctx), &self.read, above + below);
         let look_up = LookUp::Around(&self.read.id, &member, above, below);
-        let is_new = state(ctx).loaders.is_new(&look_up);
-        state(ctx).spend(if is_new { price } else { price::REPEATED }).await?;
+        let is_new = price::pay(state(ctx), look_up, price).await?;
         if is_hidden(ctx, member.as_str()).await {
             return Ok(vec![]);
         }

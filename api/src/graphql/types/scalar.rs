@@ -233,6 +233,21 @@ fn is_rfc_3339(text: &str) -> bool {
     date_time.iter().zip(FORM).all(fits) && is_offset
 }
 
+/// Checks the number of items of a list that a client sends; `what` names them.
+///
+/// # Errors
+/// `BAD_USER_INPUT` without one, `LIMIT_EXCEEDED` beyond the most.
+pub(crate) fn check_count(what: &str, count: usize, max: usize) -> Result<()> {
+    let error = match count {
+        0 => Error::bad_input(format!("{what} is empty: expected 1 to {max} {what}")),
+        _ if count > max => {
+            Error::limit_exceeded(format!("{count} {what} sent at once: expected at most {max}"))
+        }
+        _ => return Ok(()),
+    };
+    Err(error.at(format!("input.{what}")))
+}
+
 /// A count as an Int of the schema.
 ///
 /// # Errors
