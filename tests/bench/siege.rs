@@ -12,8 +12,10 @@ use tokio::task::JoinSet;
 
 use crate::Scale;
 use crate::figures::{Figures, quantile};
+use serde_json::json;
 use tests::attack::boards::{self, MEMBERS, key};
-use tests::attack::request::{Attack, Outcome};
+use tests::attack::late_events::{self, LATE_MEMBER, MOST, SUBMIT, late};
+use tests::attack::request::{Attack, Outcome, aliases};
 use tests::attack::socket::{Socket, head};
 use tests::attack::{Attacked, cost, documents, introspection};
 
@@ -31,6 +33,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The longest body of an attack: the attackers share the machine with the server.
 const BODY_BYTES_MAX: usize = 40_000;
 
+/// The time for which an attacker holds a connection, on average.
+const HOLD: Duration = Duration::from_secs(10);
+
 /// Room for all connections; the other limits are the defaults.
 const SETTINGS: [(&str, &str); 1] = [("LAUREL_CONNECTIONS_MAX", "4000")];
 
@@ -38,11 +43,17 @@ const SETTINGS: [(&str, &str); 1] = [("LAUREL_CONNECTIONS_MAX", "4000")];
 pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     let server = Attacked::start_with(&SETTINGS).await;
     boards::build(&server.api).await;
+    server.api.create_board(late_events::lenient("lenient")).await;
+    let mut tokens = vec![];
+    for _ in 0..ADDRESSES {
+        let member = ["--scope", "submit", "--member", LATE_MEMBER];
+        tokens.push(server.api.deployment().new_token(&member).await);
+    }
     let url: Arc<str> = server.api.url().into();
     let lasts = Duration::from_secs(scale.of(SECONDS, 5) as u64);
     let alone = read(&url, lasts).await;
     let is_over = Arc::new(AtomicBool::new(false));
-    let hostile = attack(&url, &is_over);
+    let hostile = attack(&url, &tokens, &is_over);
     let (beside, spent) = server.measure(read(&url, lasts)).await;
     is_over.store(true, Ordering::Relaxed);
     hostile.join_all().await;
@@ -54,8 +65,8 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     }
 }
 
-async fn pause() {
-    let lasts = PAUSE.mul_f64(rand::rng().random_range(0.5..1.5));
+async fn pause(mean: Duration) {
+    let lasts = mean.mul_f64(rand::rng().random_range(0.5..1.5));
     tokio::time::sleep(lasts).await;
 }
 
@@ -105,13 +116,15 @@ async fn read_until(client: Client, url: Arc<str>, deadline: Instant) -> (Vec<f6
         };
         ms.push(began.elapsed().as_secs_f64() * 1000.0);
         failures.extend(failure);
-        pause().await;
+        pause(PAUSE).await;
     }
     (ms, failures)
 }
 
-/// Begins to attack: half of the connections send costly requests, the others parts of requests.
-fn attack(url: &Arc<str>, is_over: &Arc<AtomicBool>) -> JoinSet<()> {
+/// Begins to attack. Of ten connections four send costly requests, three parts of requests, one
+/// asks for a long answer and one for a stream of them and both read nothing, and one submits late
+/// scores to a board whose owner accepts any delay.
+fn attack(url: &Arc<str>, tokens: &[String], is_over: &Arc<AtomicBool>) -> JoinSet<()> {
     let all = [
         documents::fragments(),
         documents::heaps(),
@@ -124,18 +137,37 @@ fn attack(url: &Arc<str>, is_over: &Arc<AtomicBool>) -> JoinSet<()> {
     all.retain(|attack| attack.body().len() <= BODY_BYTES_MAX);
     let attacks: Arc<[Attack]> = all.into();
     let mut hostile = JoinSet::new();
-    for host in 0..ADDRESSES {
-        let client = client(100 + host);
+    for (host, token) in (100..100 + ADDRESSES).zip(tokens) {
+        let client = client(host);
         for number in 0..OF_ADDRESS {
-            let (url, is_over) = (url.clone(), is_over.clone());
-            if number % 2 == 0 {
-                hostile.spawn(send_until(client.clone(), url, attacks.clone(), is_over));
-            } else {
-                hostile.spawn(stall_until(100 + host, url, is_over));
-            }
+            let (client, url, is_over) = (client.clone(), url.clone(), is_over.clone());
+            match number % 10 {
+                0..4 => hostile.spawn(send_until(client, url, attacks.clone(), is_over)),
+                4..7 => hostile.spawn(hold_until(host, url, head(100_000), is_over)),
+                7 => hostile.spawn(hold_until(host, url, long_answer(number), is_over)),
+                8 => hostile.spawn(hold_until(host, url, stream(number), is_over)),
+                _ => hostile.spawn(submit_until(client, url, token.clone(), is_over)),
+            };
         }
     }
     hostile
+}
+
+/// A request for an answer of some 2 MB.
+fn long_answer(number: usize) -> String {
+    let lists = aliases(12, "top(first:1000){nodes{id rank score a:id b:id}}");
+    let query = format!("{{q{number}:board(slug:\"big\"){{standings{{{lists}}}}}}}");
+    let body = json!({ "query": query }).to_string();
+    head(body.len()) + &body
+}
+
+/// A request for a stream of the best on the board of the late scores.
+fn stream(number: usize) -> String {
+    let query =
+        format!("subscription{{top(board:\"lenient\",first:1{number}){{nodes{{id rank}}}}}}");
+    let body = json!({ "query": query }).to_string();
+    let accept = "\r\naccept: text/event-stream\r\n\r\n";
+    head(body.len()).replacen("\r\n\r\n", accept, 1) + &body
 }
 
 async fn send_until(
@@ -148,18 +180,31 @@ async fn send_until(
         let number = rand::rng().random_range(0..attacks.len());
         // Most are refused; some end with the connection.
         drop(attacks[number].send(&client, &url, "").await);
-        pause().await;
+        pause(PAUSE).await;
     }
 }
 
-/// Holds a connection with half a request, again and again.
-async fn stall_until(host: u8, url: Arc<str>, is_over: Arc<AtomicBool>) {
-    while !is_over.load(Ordering::Relaxed) {
-        if let Ok(mut socket) = Socket::connect(&url, host).await
-            && socket.send(&head(100_000)).await
-        {
-            socket.read(15 * PAUSE).await;
+/// Submits late scores, each time better ones.
+async fn submit_until(client: Client, url: Arc<str>, token: String, is_over: Arc<AtomicBool>) {
+    let late = Attack::new("late scores", SUBMIT, late("lenient", MOST)).with_token(&token);
+    for score in 1.. {
+        if is_over.load(Ordering::Relaxed) {
+            return;
         }
-        pause().await;
+        let better = late.in_words(&[("\"score\":1", &format!("\"score\":{score}"))]);
+        drop(better.send(&client, &url, "").await);
+        pause(PAUSE).await;
+    }
+}
+
+/// Sends a text, and holds the connection without reading from it, again and again.
+async fn hold_until(host: u8, url: Arc<str>, text: String, is_over: Arc<AtomicBool>) {
+    while !is_over.load(Ordering::Relaxed) {
+        if let Ok(mut socket) = Socket::connect_unread(&url, host).await
+            && socket.send(&text).await
+        {
+            pause(HOLD).await;
+        }
+        pause(PAUSE).await;
     }
 }

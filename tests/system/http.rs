@@ -15,6 +15,7 @@ mod players;
 mod private_boards;
 mod schema;
 mod specification;
+mod tls;
 mod tokens;
 mod traces;
 mod validation;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use entity::board;
+use entity::sql::begin;
+use entity::standings::{sealed_entry, sealed_period};
 use ranking::board::{State, TieBreak};
 use ranking::id::MemberId;
 use ranking::shard::shard_of;
@@ -14,12 +16,16 @@ use serde_json::{Value, json};
 use crate::api::Api;
 use crate::api::submission::submit;
 use crate::deployment::Deployment;
+use crate::wait::until;
 
 /// The members of the boards `big`, `big16` and `tie`.
 pub const MEMBERS: usize = 20_000;
 
 /// The hourly periods of `hour`.
 pub const HOURS: usize = 2000;
+
+/// The sealed period of `sealed`: each member has an entry with a score of its own.
+pub const SEALED_HOUR: &str = "2025-01-01T00+00:00";
 
 /// The events of the first member on `events`.
 pub const EVENTS: usize = 5000;
@@ -58,6 +64,7 @@ pub async fn build(api: &Api) {
     let metadata = json!({ "a": vec![json!({ "": 0 }); 140] });
     let score = json!([{ "member": key(0), "score": 1, "metadata": metadata }]);
     assert_eq!(submit(api, "meta", score).await["accepted"], 1);
+    fill_sealed(api).await;
 }
 
 /// Creates the boards, empty: echoes need no more.
@@ -125,6 +132,55 @@ pub async fn fill(deployment: &Deployment, slug: &str) {
         }
     }
     stores.close().await;
+}
+
+/// Creates the board `sealed`, and puts its entries into SQL once the server has sealed its period.
+async fn fill_sealed(api: &Api) {
+    let windows = json!([{ "name": "hourly", "retain": 0 }]);
+    api.create_board(json!({ "slug": "sealed", "windows": windows })).await;
+    let score = json!([{ "member": key(0), "score": 1, "at": "2025-01-01T00:00:00Z" }]);
+    assert_eq!(submit(api, "sealed", score).await["accepted"], 1);
+    let db = api.deployment().sql().await;
+    let board = board::of_slug(&db, "sealed").await.unwrap().unwrap().to_ranking().unwrap();
+    let period = Window::Hourly.period_at(START_MS, &board.rules.calendar).unwrap();
+    assert_eq!(period.label, SEALED_HOUR);
+    let id = StandingsId {
+        window: Window::Hourly,
+        period: period.label.clone(),
+        ..StandingsId::all_time(&board, String::new())
+    };
+    let place = BTreeMap::from([(id.clone(), period.clone())]);
+    let no = until("the hour is sealed", async || {
+        sealed_period::numbers(&db, &place).await.unwrap().remove(&id)
+    })
+    .await;
+    let entry = |place: usize| {
+        let (member, score) = (key(place * 7919 % MEMBERS), 2 + place as i64);
+        let state = State { score, tick: board.rules.first_tick(&period) };
+        let shard = shard_of(&MemberId::new(&member).unwrap(), board.rules.shards);
+        sealed_entry::Model {
+            standings_no: no,
+            score,
+            rank_key: board.rules.key(Window::Hourly, &period, state).unwrap().to_i64(),
+            partition: i32::from(shard),
+            seq: 0,
+            member,
+        }
+    };
+    let transaction = begin(&db).await.unwrap();
+    let entries = (0..MEMBERS).map(entry).collect();
+    let growth = sealed_entry::insert(&transaction, entries, sealed_entry::replace());
+    let growth = growth.await.unwrap();
+    sealed_period::grow(&transaction, growth).await.unwrap();
+    transaction.commit().await.unwrap();
+    db.close().await.unwrap();
+    // The server may go on for a moment with what it knew.
+    until("the server reads them", async || {
+        let text = "query($p:String!){board(slug:\"sealed\"){standings(of:{window:\"hourly\",period:$p}){size}}}";
+        let read = api.data(text, json!({ "p": SEALED_HOUR })).await;
+        (read["board"]["standings"]["size"] == MEMBERS).then_some(())
+    })
+    .await;
 }
 
 /// Makes the members, and friends of the first ones.

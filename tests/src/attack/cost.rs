@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::attack::boards::key;
+use crate::attack::boards::{SEALED_HOUR, key};
 use crate::attack::request::{Attack, aliases};
 
 /// Fields, each under so many aliases: what it is, where it stands, their number, and the field,
@@ -20,9 +20,12 @@ enum Place {
     Standings(&'static str),
     /// Those of each of its first 1,000 entries.
     Entries(&'static str),
+    /// Those of sealed standings, and of each of their first 1,000 entries.
+    Sealed,
+    SealedEntries,
 }
 
-use Place::{Board, Entries, Query, Standings};
+use Place::{Board, Entries, Query, Sealed, SealedEntries, Standings};
 
 /// The rows of §1.3 of the report but for those with variables, smaller where they took long.
 const ROWS: [Row; 21] = [
@@ -97,6 +100,32 @@ const ROWS: [Row; 21] = [
         1,
         "searchMembers(prefix:\"m\",first:1000){totalCount nodes{key name}}",
     ),
+];
+
+/// Reads of sealed standings far from their beginning, whose positions SQL counts.
+const SEALED: [Row; 7] = [
+    ("98 × an offset in sealed standings", Sealed, 98, "top(first:1,offset:199##){nodes{rank}}"),
+    ("4,000 × the end of sealed ones", SealedEntries, 4, "standings{top(last:#){nodes{rank}}}"),
+    (
+        "4,000 × a range of scores in sealed ones",
+        SealedEntries,
+        4,
+        "standings{top(first:1,maxScore:\"10#\"){nodes{rank}}}",
+    ),
+    (
+        "4,000 × friends in sealed ones",
+        SealedEntries,
+        4,
+        "standings{friends(member:\"m00000\",first:1){nodes{rank}}}",
+    ),
+    (
+        "100 × neighbors in sealed ones",
+        Sealed,
+        100,
+        "neighbors(member:\"m190##\",above:1,below:1){rank}",
+    ),
+    ("100 × a place in sealed ones", Sealed, 100, "entryAt(rank:99##){rank(method:DENSE)}"),
+    ("100 × the rank of a score in sealed ones", Sealed, 100, "rankOf(score:\"1##\")"),
 ];
 
 /// Products of what is costly.
@@ -184,6 +213,11 @@ fn query(place: Place, fields: &str) -> String {
         Board(slug) => format!("{{board(slug:\"{slug}\"){{{fields}}}}}"),
         Standings(slug) => query(Board(slug), &format!("standings{{{fields}}}")),
         Entries(slug) => query(Standings(slug), &format!("top(first:1000){{nodes{{{fields}}}}}")),
+        Sealed => {
+            let of = format!("of:{{window:\"hourly\",period:\"{SEALED_HOUR}\"}}");
+            query(Board("sealed"), &format!("standings({of}){{{fields}}}"))
+        }
+        SealedEntries => query(Sealed, &format!("top(first:1000){{nodes{{{fields}}}}}")),
     }
 }
 
@@ -214,7 +248,8 @@ pub fn rows() -> Vec<Attack> {
 /// Queries most of which must be refused, and that must stop where they are begun.
 pub fn bombs() -> Vec<Attack> {
     let ranks = ["big16", "tie"].map(|slug| ranks(slug, 20));
-    BOMBS.map(attack).into_iter().chain(ranks).chain(failing()).chain(wide()).collect()
+    let products = BOMBS.into_iter().chain(SEALED).map(attack);
+    products.chain(ranks).chain(failing()).chain(wide()).collect()
 }
 
 /// Many of a field below items that a list of keys gives, which says the same key again and again.

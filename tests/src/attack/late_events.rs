@@ -7,6 +7,9 @@ use crate::attack::request::Attack;
 /// A submission that says which of its scores are refused.
 pub const SUBMIT: &str = "mutation($i:SubmitScoresInput!){submitScores(input:$i){accepted rejected results{error{code}}}}";
 
+/// The member whose scores they are.
+pub const LATE_MEMBER: &str = "ann";
+
 /// The late scores of a request that write as many standings as it may on a board of [`years`]:
 /// each writes 2,594.
 pub const MOST: usize = 6;
@@ -41,7 +44,7 @@ pub fn late(board: &str, events: usize) -> Value {
     let score = |day: usize| {
         let at =
             format!("{}-{:02}-{:02}T00:00:00Z", 1971 + day / 336, 1 + day / 28 % 12, 1 + day % 28);
-        json!({ "member": "ann", "score": 1, "at": at })
+        json!({ "member": LATE_MEMBER, "score": 1, "at": at })
     };
     json!({ "i": { "board": board, "scores": (0..events).map(score).collect::<Vec<_>>() } })
 }

@@ -1,8 +1,7 @@
-//! Connections: their limits, TLS, and the hosts and origins that may ask.
+//! Connections: their limits, and the hosts and origins that may ask.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -193,46 +192,6 @@ async fn headers_have_a_size_and_a_number() {
     let text = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{few}Connection: close\r\n\r\n");
     stream.write_all(text.as_bytes()).await.unwrap();
     assert!(rest_of(&mut stream).await.starts_with("HTTP/1.1 200 OK"));
-}
-
-#[tokio::test]
-async fn it_speaks_tls_and_reads_its_certificate_again() {
-    let deployment = deployment().await;
-    let (certificate, key) = (deployment.path("cert.pem"), deployment.path("key.pem"));
-    let certify = || {
-        let made = Command::new("openssl")
-            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
-            .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
-            .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
-            .args(["-keyout", &key, "-out", &certificate])
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    };
-    certify();
-    let token = deployment.admin_token().await.to_owned();
-    let files = ["--tls-cert", &certificate, "--tls-key", &key];
-    let api = Api::spawn(&deployment, &files, token).await;
-    let port = api.url().strip_prefix("https://127.0.0.1:").expect("it says https").to_owned();
-    let ask = async || {
-        let mut curl = tokio::process::Command::new("curl");
-        curl.args(["-sS", "--cacert", &certificate, &format!("https://127.0.0.1:{port}/healthz")]);
-        let output = curl.output().await.unwrap();
-        output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
-    };
-    assert_eq!(ask().await.as_deref(), Some("ok\n"));
-    let plain = reqwest::get(format!("http://127.0.0.1:{port}/healthz")).await;
-    assert!(plain.is_err());
-    certify();
-    assert_eq!(ask().await, None, "the new certificate is not in use yet");
-    program::signal("HUP", api.pid());
-    until("the new certificate is in use", ask).await;
-    let lone = program::api()
-        .args(["serve", "--tls-cert", &certificate])
-        .env("LAUREL_DATA_DIR", deployment.path("other"))
-        .output()
-        .unwrap();
-    assert_eq!(lone.status.code(), Some(2));
 }
 
 #[tokio::test]
