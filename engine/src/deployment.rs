@@ -36,7 +36,7 @@ use crate::settings::MirrorSettings;
 pub struct Deployment {
     /// Its random id, which SQL and Redis have.
     pub identity: Arc<str>,
-    /// SQL, for writes, the persister and jobs.
+    /// SQL, for writes and jobs.
     pub db: DatabaseConnection,
     /// SQL, for reads that answer requests: no write waits for them. In a server, connections of
     /// their own, which cannot write on SQLite, and on a server end each statement in time.
@@ -44,6 +44,9 @@ pub struct Deployment {
     /// SQL, for what every request looks up first, by key: its token and its boards. In a server,
     /// connections of their own.
     pub lookups: DatabaseConnection,
+    /// SQL, for the persister: it waits for no changes of clients. In a server, connections of
+    /// their own.
+    pub persisting: DatabaseConnection,
     /// Redis; reads that answer requests go through [`Store::for_reads`].
     pub store: Store,
     /// The partitions whose Redis is away, as the probe of this process finds them.
@@ -78,6 +81,11 @@ pub struct Deployment {
 }
 
 impl Deployment {
+    /// The stores as the persister has them.
+    pub fn for_persister(&self) -> Self {
+        Self { db: self.persisting.clone(), ..self.clone() }
+    }
+
     /// A transaction that reads a consistent state of SQL. The caller rolls it back.
     pub async fn view(&self) -> Result<DatabaseTransaction> {
         Ok(begin_view(&self.db).await?)
@@ -93,7 +101,7 @@ impl Deployment {
 
     /// Closes the stores; stops the private Redis unless another process uses it.
     pub async fn close(self) {
-        let pools = [self.reads.clone(), self.lookups.clone(), self.db.clone()];
+        let pools = [&self.reads, &self.lookups, &self.persisting, &self.db].map(Clone::clone);
         let redis = self.private_redis.clone();
         self.end_presence().await;
         // A query that is stuck must not keep Redis up, nor a task that still has a clone of this.

@@ -76,6 +76,7 @@ pub async fn work(
     let agenda = Arc::new(Agenda::default());
     let (refreshed, _) = watch::channel(());
     let told = || (refreshed.subscribe(), stop.clone());
+    let persisted = deployment.for_persister();
     let (program, looks) = (daily.program(), Arc::new(Looks::default()));
     tokio::join!(
         erased_files::work(program, &deployment, &agenda, told()),
@@ -87,7 +88,7 @@ pub async fn work(
         },
         checkpoints::work(&deployment, stop.clone()),
         retention::work(&deployment, &retained, stop.clone()),
-        persister::persist(&deployment, &health, &signals, &agenda, stop.clone()),
+        persister::persist(&persisted, &health, &signals, &agenda, stop.clone()),
         refresh(&deployment, &agenda, &refreshed, stop.clone()),
         upkeep(&deployment, &agenda, told(), |deployment, agenda| {
             finish_interrupted_work(deployment, agenda).boxed()

@@ -4,7 +4,7 @@
 //! the work for what only the work tells, such as the number of a member's friends. A look-up that
 //! a request makes once is paid once.
 
-use async_graphql::Context;
+use async_graphql::{Context, SelectionField};
 use engine::read::in_sql::SCORES_MAX;
 use ranking::board::TieBreak;
 use ranking::id::MemberId;
@@ -216,6 +216,27 @@ pub(crate) async fn pay_text(ctx: &Context<'_>, bytes: usize) -> Result<()> {
         // In a box, as an answer may have very many ids and few of them are long.
         points => Box::pin(state(ctx).spend(points)).await,
     }
+}
+
+/// Pays for the ids and cursors of a page, before they are made: `bytes` of both for each item, and
+/// again for each field of the page that asks for one of them.
+///
+/// # Errors
+/// As [`pay_position`].
+pub(crate) async fn pay_texts(ctx: &Context<'_>, items: usize, bytes: usize) -> Result<()> {
+    let count = |field: SelectionField<'_>, name: &str| {
+        field.selection_set().filter(|below| below.name() == name).count()
+    };
+    let copies = |field: SelectionField<'_>| match field.name() {
+        "nodes" => count(field, "id"),
+        "edges" => {
+            let nodes = field.selection_set().filter(|below| below.name() == "node");
+            count(field, "cursor") + nodes.map(|node| count(node, "id")).sum::<usize>()
+        }
+        _ => 0,
+    };
+    let copies = 1 + ctx.field().selection_set().map(copies).sum::<usize>();
+    pay_text(ctx, copies * items * bytes).await
 }
 
 /// The number of entries.

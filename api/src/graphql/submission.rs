@@ -19,7 +19,6 @@ use ranking::commit::COMMIT_EVENTS_MAX;
 use ranking::id::{EventId, MemberId, PartitionNo};
 use ranking::submission::effect::Report;
 use ranking::submission::{Submission, Verdict};
-use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, sleep};
 
 use super::board::input::no_board;
@@ -36,6 +35,7 @@ pub use result::SubmitScoresPayload;
 use result::{SubmitResult, count};
 use segments::Segments;
 use sources::{PositionInput, SourceInput, Sources};
+use written::LateTurn;
 
 /// How far the clock of a client may be ahead of the server's, in milliseconds; a time within it is
 /// taken as now.
@@ -275,7 +275,7 @@ async fn submit_by_partition(
     board: &CachedBoard,
     sending: &mut Sending<'_>,
     indices: impl IntoIterator<Item = usize>,
-    turn: Option<Arc<SemaphorePermit<'_>>>,
+    turn: Option<Arc<LateTurn>>,
 ) -> Vec<(usize, Outcome)> {
     let Sending { input, report, partitions, sources } = sending;
     let mut by_partition: BTreeMap<PartitionNo, (Vec<usize>, Vec<Submission>)> = BTreeMap::new();
@@ -363,7 +363,7 @@ async fn submit_to(
     board: &CachedBoard,
     (partition, submissions): (PartitionNo, Vec<Submission>),
     ack: Durability,
-    turn: Option<Arc<SemaphorePermit<'_>>>,
+    turn: Option<Arc<LateTurn>>,
 ) -> Vec<crate::error::Result<Verdict>> {
     let members: Vec<MemberId> =
         submissions.iter().map(|submission| submission.member.clone()).collect();
@@ -371,19 +371,28 @@ async fn submit_to(
         Durability::Applied => vec![],
         Durability::Durable => submissions.clone(),
     };
-    let placed = match app.committers.submit(&state.client(), partition, submissions).await {
-        Ok(placed) => placed,
-        Err(error) => return members.iter().map(|_| Err(error.clone())).collect(),
+    let (placed, failed) = match &turn {
+        Some(turn) => turn.submit(app, state, board, (partition, submissions)).await,
+        None => match app.committers.submit(&state.client(), partition, submissions).await {
+            Ok(placed) => (placed, None),
+            Err(error) => return members.iter().map(|_| Err(error.clone())).collect(),
+        },
     };
     drop(turn);
+    let left = members.len() - placed.verdicts.len();
     let placed_at = members.into_iter().zip(&placed.verdicts);
     let accepted = placed_at.filter_map(|(member, verdict)| match verdict {
         Verdict::Accepted { seq, .. } => Some((member, (partition, *seq))),
         _ => None,
     });
     app.recent_members.insert(&board.row, accepted);
-    match ack {
+    let mut outcomes = match ack {
         Durability::Applied => placed.verdicts.into_iter().map(Ok).collect(),
-        Durability::Durable => durable::confirm(app, partition, &sent, placed).await,
-    }
+        Durability::Durable => {
+            let sent = &sent[..placed.verdicts.len()];
+            durable::confirm(app, partition, sent, placed).await
+        }
+    };
+    outcomes.extend(failed.into_iter().flat_map(|error| vec![Err(error); left]));
+    outcomes
 }

@@ -4,10 +4,12 @@ mod budget;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use engine::settings::RequestLimits;
 use engine::settings::traces::SPANS;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::metrics::METRICS;
@@ -21,6 +23,17 @@ pub const LIGHT_POINTS_MAX: u64 = 2000;
 /// 100 requests are executed at a time, half of which may be heavy.
 const RESERVED_POINTS: u64 = 10_000;
 
+/// The points of a mutation, or the objects of its answer, beyond which the answer is costly: a
+/// thousand scores with their entries take fewer.
+const COSTLY_CHANGE_POINTS: u64 = 60_000;
+const COSTLY_CHANGE_OBJECTS: u64 = 5000;
+
+/// The mutations with costly answers that are executed at a time.
+const COSTLY_CHANGES_MAX: usize = 4;
+
+/// The longest wait of another one.
+const COSTLY_CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The points under way, and the requests that wait for some.
 #[derive(Debug)]
 pub struct Admission {
@@ -29,6 +42,10 @@ pub struct Admission {
     heavy: Lane,
     /// The requests that wait for a turn, which has as many places as there are.
     turning: Lane,
+    /// Mutations, which keep no reads waiting: they may wait for SQL for long.
+    changes: Lane,
+    /// The places of mutations with costly answers.
+    costly_changes: Arc<Semaphore>,
     waiting: AtomicUsize,
     waiting_max: usize,
     /// The bytes that the waiting requests hold.
@@ -56,6 +73,8 @@ impl Admission {
             light: Lane::default(),
             heavy: Lane::default(),
             turning: Lane::default(),
+            changes: Lane::default(),
+            costly_changes: Arc::new(Semaphore::new(COSTLY_CHANGES_MAX)),
             waiting: AtomicUsize::new(0),
             waiting_max: limits.requests_waiting_max as usize,
             waiting_bytes: AtomicU64::new(0),
@@ -66,14 +85,14 @@ impl Admission {
 
     /// The points under way.
     pub fn under_way(&self) -> u64 {
-        let lanes = [&self.light, &self.heavy, &self.turning];
+        let lanes = [&self.light, &self.heavy, &self.turning, &self.changes];
         let lanes = lanes.map(|lane| lane.under_way.load(Ordering::SeqCst));
         lanes.iter().sum()
     }
 
-    /// True if light requests are under way.
+    /// True if light requests or mutations are under way.
     pub fn has_light(&self) -> bool {
-        self.light.under_way.load(Ordering::SeqCst) > 0
+        [&self.light, &self.changes].iter().any(|lane| lane.under_way.load(Ordering::SeqCst) > 0)
     }
 
     /// The requests that wait.
@@ -112,10 +131,28 @@ impl Admission {
         Ok(Budget::new(self.clone(), points, is_heavy))
     }
 
-    /// Enters without waiting, whatever is under way.
-    pub fn enter_at_once(self: &Arc<Self>, points: u64) -> Budget {
-        self.light.under_way.fetch_add(points.max(RESERVED_POINTS), Ordering::SeqCst);
-        Budget::new(self.clone(), points, false)
+    /// Lets a mutation in, of so many points and objects. It waits for others only if its answer is
+    /// as costly as few are.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if too many with costly answers are under way for too long.
+    pub async fn enter_to_change(self: &Arc<Self>, points: u64, objects: u64) -> Result<Budget> {
+        let is_costly = points > COSTLY_CHANGE_POINTS || objects > COSTLY_CHANGE_OBJECTS;
+        let place = match is_costly {
+            true => {
+                let acquiring = self.costly_changes.clone().acquire_owned();
+                let place = timeout(COSTLY_CHANGE_TIMEOUT, acquiring).await;
+                Some(place.ok().and_then(|place| place.ok()).ok_or_else(|| {
+                    Error::new(
+                        ErrorCode::Unavailable,
+                        "other mutations with answers as long are under way, and nothing of this one is done; ask for less, or send it again",
+                    )
+                })?)
+            }
+            false => None,
+        };
+        self.changes.under_way.fetch_add(points.max(RESERVED_POINTS), Ordering::SeqCst);
+        Ok(Budget::of_change(self.clone(), points, place))
     }
 
     fn lane(&self, is_heavy: bool) -> &Lane {
@@ -187,10 +224,6 @@ impl Drop for Waiting<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use tokio::time::timeout;
-
     use super::*;
     use crate::http::check::cost::tests::limits;
 
@@ -225,10 +258,29 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(admission.enter(1, 1, false).await.unwrap_err().code, ErrorCode::Unavailable);
-        let write = admission.enter_at_once(1);
+        let write = admission.enter_to_change(1, 1).await.unwrap();
         drop((alone, write));
         assert_eq!(second.await.unwrap().unwrap(), 1);
         assert_eq!((admission.under_way(), admission.waiting()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn mutations_take_no_room_of_reads_and_few_have_costly_answers() {
+        let admission = admission(20_000, 10);
+        let mut changes = vec![];
+        for _ in 0..100 {
+            changes.push(admission.enter_to_change(40_000, 1000).await.unwrap());
+        }
+        assert_eq!(admission.under_way(), 4_000_000);
+        drop(admission.enter(1, 1, false).await.unwrap());
+        for _ in 0..COSTLY_CHANGES_MAX {
+            changes.push(admission.enter_to_change(1, COSTLY_CHANGE_OBJECTS + 1).await.unwrap());
+        }
+        let mut costly = Box::pin(admission.enter_to_change(COSTLY_CHANGE_POINTS + 1, 1));
+        assert!(futures::poll!(&mut costly).is_pending());
+        drop(changes);
+        drop(costly.await.unwrap());
+        assert_eq!(admission.under_way(), 0);
     }
 
     #[tokio::test]
@@ -260,7 +312,8 @@ mod tests {
         let admission = admission(40_000, 1000);
         let (first, second) = (admission.enter(1, 1, false), admission.enter(1, 1, false));
         let (first, second) = (first.await.unwrap(), second.await.unwrap());
-        let rest = [admission.enter_at_once(1), admission.enter_at_once(1)];
+        let rest = [admission.enter(1, 1, false), admission.enter(1, 1, false)];
+        let rest = futures::future::join_all(rest).await;
         let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(admission.enter(1, 1, false))).collect();
         for enter in &mut waiting {
             assert!(futures::poll!(enter.as_mut()).is_pending());

@@ -13,7 +13,7 @@ use futures::stream::{BoxStream, unfold};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::execution::{REQUEST_POINTS, limited, refuse_login};
+use super::execution::{BYTES_A_POINT, REQUEST_POINTS, limited, refuse_login};
 use super::operation::{Update, answers};
 use super::parameters::Parameters;
 use super::response::preference::Preference;
@@ -97,7 +97,8 @@ async fn begin(
     let token = login::token_of(&headers).map_err(|error| refused(&error))?;
     let login = Login::of_token(&service, address, token).await.map_err(|error| refused(&error))?;
     let client = login::client(login.principal.as_deref(), address);
-    let paid = service.rates.account(&client).read(REQUEST_POINTS);
+    let points = REQUEST_POINTS + bytes as u64 / BYTES_A_POINT;
+    let paid = service.rates.account(&client).read(points);
     paid.map_err(|wait| limited(MediaType::Json, wait))?;
     let parameters = parse();
     let parameters =
@@ -105,7 +106,8 @@ async fn begin(
     let place = service.sockets.take_stream(place);
     let _place = place.map_err(|error| no_place(&error))?;
     let principal = login.principal.clone();
-    let answers = answers(service.clone(), client, principal, Ok(parameters), bytes);
+    // Its bytes are paid for.
+    let answers = answers(service.clone(), client, principal, Ok(parameters), 0);
     METRICS.live.event_streams.inc();
     let now_ms = service.app.deployment.clock.now_ms();
     let events = Events {

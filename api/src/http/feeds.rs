@@ -30,13 +30,16 @@ use crate::metrics::METRICS;
 
 /// The memory of an answer for each byte of its JSON, in bytes, about: the text, and the tree that
 /// WebSockets are written from.
-const ANSWER_BYTES: u64 = 8;
+pub const ANSWER_BYTES: u64 = 8;
 
 /// The costly feeds that are executed at a time. Others wait here, and not among the requests.
 const HEAVY_AT_ONCE: usize = 4;
 
 /// The light feeds that are executed at a time: none of them waits for a costly one.
 const LIGHT_AT_ONCE: usize = 64;
+
+/// The points of executions with the same answer for which clients pay together.
+const DUE_MAX: u64 = 10_000;
 
 /// The pause between two tries of a feed while no season is open, which may be for weeks.
 const SEASON_PAUSE: Duration = Duration::from_secs(30);
@@ -72,6 +75,8 @@ struct Feed {
 struct Subscribed {
     feed: Arc<Feed>,
     updates: watch::Receiver<Option<Arc<Update>>>,
+    /// The last answer that the client got.
+    last: Option<Arc<Update>>,
     client: Client,
     is_over: bool,
     _memory: Part<Client>,
@@ -114,7 +119,8 @@ impl Feeds {
         drop(known);
         let updates = feed.updates.clone();
         METRICS.live.subscriptions.inc();
-        let subscribed = Subscribed { feed, updates, client, is_over: false, _memory: memory };
+        let subscribed =
+            Subscribed { feed, updates, last: None, client, is_over: false, _memory: memory };
         unfold(subscribed, Subscribed::next).boxed()
     }
 
@@ -195,6 +201,8 @@ async fn push(
     let following = Following::default();
     let bytes_max = service.live.push_bytes_max;
     let mut last: Option<Arc<Update>> = None;
+    // The points of executions that brought nothing new, and that nobody has paid for.
+    let mut due = 0;
     let mut _memory = None;
     loop {
         let feeds = &service.feeds;
@@ -205,11 +213,19 @@ async fn push(
         drop(place);
         METRICS.live.executions.inc();
         // One receiver is the feed's own.
-        let sockets = updates.receiver_count().saturating_sub(1);
+        let sockets = updates.receiver_count().saturating_sub(1).max(1) as u64;
+        let spent = executed.spent;
         let mut update = Update::new(executed, bytes_max, sockets);
         match service.sockets.hold(&client, ANSWER_BYTES * update.json.len() as u64) {
             Ok(held) => _memory = Some(held),
             Err(error) => update = Update::refusal(vec![server_error(error)]),
+        }
+        let is_other = last.as_ref().is_none_or(|last| last.json != update.json);
+        let is_due = is_other || due + spent >= DUE_MAX;
+        if is_due {
+            update.add_executed(std::mem::take(&mut due).div_ceil(sockets));
+        } else {
+            due += spent;
         }
         let update = Arc::new(update);
         if update.is_passing() && last.is_some() {
@@ -221,8 +237,7 @@ async fn push(
             }
             continue;
         }
-        let is_other = last.as_ref().is_none_or(|last| last.json != update.json);
-        if is_other {
+        if is_due {
             updates.send_replace(Some(update.clone()));
         }
         if update.is_refusal() {
@@ -230,14 +245,15 @@ async fn push(
         }
         last = Some(update);
         following.changed().await;
-        if is_other {
+        if is_due {
             taken.notified().await;
         }
     }
 }
 
 impl Subscribed {
-    /// The next answer, once the client can pay for it.
+    /// The next answer, once the client can pay for it. The client pays for the execution of one
+    /// that is as the last was, too, and does not get it again.
     async fn next(mut self) -> Option<(Arc<Update>, Self)> {
         if self.is_over {
             return None;
@@ -245,11 +261,18 @@ impl Subscribed {
         self.updates.changed().await.ok()?;
         loop {
             let update = self.updates.borrow_and_update().clone()?;
-            match self.feed.service.rates.account(&self.client).read(update.points) {
+            let is_same = self.last.as_ref().is_some_and(|last| last.json == update.json);
+            let points = if is_same { update.executed } else { update.points };
+            match self.feed.service.rates.account(&self.client).read(points) {
                 Ok(_) => {
-                    METRICS.live.pushes.inc();
                     self.feed.taken.notify_one();
+                    if is_same {
+                        self.updates.changed().await.ok()?;
+                        continue;
+                    }
+                    METRICS.live.pushes.inc();
                     self.is_over = update.is_refusal();
+                    self.last = Some(update.clone());
                     return Some((update, self));
                 }
                 // A later answer may take its place.

@@ -9,6 +9,7 @@ use engine::settings::traces::SPANS;
 use futures::StreamExt;
 use futures::stream::{BoxStream, once};
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 use tracing::field::Empty;
 
@@ -17,9 +18,12 @@ use super::admission::LIGHT_POINTS_MAX;
 use super::check::Document;
 use super::check::cost::Cost;
 use super::execution::{BYTES_A_POINT, REQUEST_POINTS, over_rate, within};
+use super::feeds::ANSWER_BYTES;
 use super::parameters::Parameters;
 use super::rates::Client;
 use super::response::{fields, finish, server_error};
+use super::shares::Part;
+use super::turns::Turning;
 use crate::access::{Principal, is_known};
 use crate::cache::shared::GoodUntil;
 use crate::error::{Error, ErrorCode, Result};
@@ -65,6 +69,10 @@ pub struct Update {
     pub json: Bytes,
     /// The points that each socket pays for it.
     pub points: u64,
+    /// The part of them that its execution took.
+    pub executed: u64,
+    /// The memory that it is held in until a socket takes it, if it is no feed's.
+    held: Option<Part<Client>>,
 }
 
 /// The outcome of an execution.
@@ -143,17 +151,21 @@ impl Operation {
         }
     }
 
-    /// Executes it once, within the time of a query; in turns if it is costly and anyone's.
+    /// Executes it once, within the time of a query; in turns if it is anyone's and costly, by its
+    /// text or by what it turns out to cost.
     pub async fn execute(
         self: &Arc<Self>,
         service: &Service,
         principal: Option<Arc<Principal>>,
         following: &Following,
     ) -> Executed {
-        let in_turns = !is_known(principal.as_deref()) && self.is_heavy();
+        let may_turn = !is_known(principal.as_deref());
+        let begins_turns = may_turn && self.is_heavy();
+        let turning = (may_turn && !begins_turns).then(Arc::<Turning>::default);
         let (operation, owned) = (self.clone(), service.clone());
-        let following = following.clone();
-        let running = Box::pin(async move { operation.run(&owned, principal, following).await });
+        let (following, of_run) = (following.clone(), turning.clone());
+        let running =
+            Box::pin(async move { operation.run(&owned, principal, following, of_run).await });
         let span = tracing::info_span!(
             target: SPANS,
             parent: None,
@@ -164,9 +176,10 @@ impl Operation {
         );
         name_operation(&span, self.kind, &self.document, self.operation_name.as_deref());
         let executing = async {
-            match in_turns {
-                true => service.turns.run(running).await.flatten(),
-                false => running.await,
+            match turning {
+                _ if begins_turns => service.turns.run(running).await.flatten(),
+                Some(turning) => service.turns.run_later(running, turning).await.flatten(),
+                None => running.await,
             }
         };
         let executing = executing.instrument(span.clone());
@@ -184,9 +197,11 @@ impl Operation {
         service: &Service,
         principal: Option<Arc<Principal>>,
         following: Following,
+        turning: Option<Arc<Turning>>,
     ) -> Result<Executed> {
         let points = self.cost.points;
         let budget = service.admission.enter(points, self.bytes, self.is_heavy()).await?;
+        let budget = budget.turning(turning);
         let budget = Arc::new(match self.kind {
             OperationType::Subscription => budget.at_most(service.live.push_cost_max.into()),
             _ => budget,
@@ -222,12 +237,12 @@ impl Operation {
 
 impl Update {
     /// The answer of an execution, of at most so many bytes, that so many sockets share.
-    pub fn new(executed: Executed, bytes_max: u32, sockets: usize) -> Self {
+    pub fn new(executed: Executed, bytes_max: u32, sockets: u64) -> Self {
         let Executed { mut response, spent } = executed;
-        let shared = spent.div_ceil(sockets.max(1) as u64);
+        let shared = spent.div_ceil(sockets);
         let refusal = |errors| {
             let refusal = Self::refusal(errors);
-            Self { points: refusal.points + shared, ..refusal }
+            Self { points: refusal.points + shared, executed: shared, ..refusal }
         };
         if response.data == Value::Null {
             return refusal(response.errors);
@@ -241,7 +256,7 @@ impl Update {
         }
         let points = REQUEST_POINTS + json.len() as u64 / BYTES_A_POINT + shared;
         let Response { data, errors, .. } = response;
-        Self { data, errors, json: json.into(), points }
+        Self { data, errors, json: json.into(), points, executed: shared, held: None }
     }
 
     /// The answer to an operation that is not executed, or not any more.
@@ -250,7 +265,14 @@ impl Update {
         errors.iter_mut().for_each(|error| error.path.clear());
         finish(&mut errors);
         let json = serde_json::json!({ "errors": errors }).to_string().into();
-        Self { data: Value::Null, errors, json, points: REQUEST_POINTS }
+        let points = REQUEST_POINTS;
+        Self { data: Value::Null, errors, json, points, executed: 0, held: None }
+    }
+
+    /// Adds to the points that its execution took.
+    pub fn add_executed(&mut self, points: u64) {
+        self.points += points;
+        self.executed += points;
     }
 
     /// True if the answer has no data, not even null: then none follows.
@@ -287,25 +309,44 @@ pub fn answers(
     parameters: Result<Parameters>,
     bytes: usize,
 ) -> BoxStream<'static, Arc<Update>> {
-    let beginning = async move {
-        let of_client = (&client, principal.is_some());
-        let operation = match Operation::new(&service, of_client, parameters, bytes) {
-            Ok(operation) => Arc::new(operation),
-            Err(errors) => return one(Update::refusal(errors)),
-        };
-        if operation.kind == OperationType::Subscription {
-            let subscribed =
-                service.feeds.subscribe(&service, client, principal.as_deref(), operation);
-            return subscribed.await;
-        }
-        let executed = operation.execute(&service, principal, &Following::default()).await;
-        let update = Update::new(executed, service.live.push_bytes_max, 1);
-        // The points of the text are in those that were spent, and are paid.
-        let paid = operation.cost.points;
-        service.rates.account(&client).read_more(update.points.saturating_sub(paid));
-        one(update)
+    // In a task of its own: a client that takes nothing of another answer must not hold up what a
+    // query has entered, and what others wait for.
+    let beginning = tokio::spawn(begin(service, client, principal, parameters, bytes));
+    let beginning = AbortOnDropHandle::new(beginning);
+    let begun = async move {
+        beginning.await.unwrap_or_else(|error| {
+            one(Update::refusal(vec![server_error(Error::internal(&error))]))
+        })
     };
-    once(beginning).flatten().boxed()
+    once(begun).flatten().boxed()
+}
+
+async fn begin(
+    service: Service,
+    client: Client,
+    principal: Option<Arc<Principal>>,
+    parameters: Result<Parameters>,
+    bytes: usize,
+) -> BoxStream<'static, Arc<Update>> {
+    let of_client = (&client, principal.is_some());
+    let operation = match Operation::new(&service, of_client, parameters, bytes) {
+        Ok(operation) => Arc::new(operation),
+        Err(errors) => return one(Update::refusal(errors)),
+    };
+    if operation.kind == OperationType::Subscription {
+        let subscribed = service.feeds.subscribe(&service, client, principal.as_deref(), operation);
+        return subscribed.await;
+    }
+    let executed = operation.execute(&service, principal, &Following::default()).await;
+    let mut update = Update::new(executed, service.live.push_bytes_max, 1);
+    // The points of the text are in those that were spent, and are paid.
+    let paid = operation.cost.points;
+    service.rates.account(&client).read_more(update.points.saturating_sub(paid));
+    match service.sockets.hold(&client, ANSWER_BYTES * update.json.len() as u64) {
+        Ok(held) => update.held = Some(held),
+        Err(error) => update = Update::refusal(vec![server_error(error)]),
+    }
+    one(update)
 }
 
 /// The only answer.

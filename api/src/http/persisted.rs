@@ -2,8 +2,8 @@
 //! with the SHA-256 of its text. From then on the hash alone makes a URL that is short enough for
 //! GET, which other caches can keep.
 //!
-//! Each process keeps its own queries, as many as fit. A client that gets `PersistedQueryNotFound`
-//! sends the text again.
+//! Each process keeps its own queries, as many as fit; one that is asked often is not replaced by
+//! those that are asked seldom. A client that gets `PersistedQueryNotFound` sends the text again.
 
 use std::sync::Arc;
 
@@ -107,5 +107,27 @@ impl PersistedQueries {
         if self.queries.get(&hash).is_none() {
             self.queries.insert(hash, query.into());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_in_use_is_not_pushed_out_by_others() {
+        let persisted = PersistedQueries::new(64 << 10, 32 << 10);
+        let hash = |number: u64| QueryHash(Sha256::digest(number.to_le_bytes()).into());
+        let complete = |number| persisted.complete(&mut Request::new(""), hash(number)).is_ok();
+        persisted.keep(hash(0), "{__typename}");
+        for number in 1..5000 {
+            assert!(complete(0), "after {number} others");
+            // A stranger sends each of its own three times.
+            persisted.keep(hash(number), &"x".repeat(1000));
+            complete(number);
+            complete(number);
+            persisted.queries.run_pending_tasks();
+        }
+        assert!(persisted.queries.weighted_size() <= 64 << 10);
     }
 }

@@ -20,6 +20,10 @@ use crate::cache::sql::FRESH;
 /// The time between two looks at the heads.
 const LOOKS_INTERVAL: Duration = Duration::from_millis(30);
 
+/// The time between two changes of visibility that wake all topics: a member may hide and show
+/// itself all the time, and other processes learn of it within a second as well.
+const VISIBILITY_TURNS_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The most commits that are read to learn which boards they are about. If there are more, each
 /// topic of the partition is woken.
 const COMMITS_MAX: usize = 100;
@@ -31,6 +35,8 @@ pub struct Follower {
     store: Store,
     /// Tells of members who hide, or show themselves.
     visibility: watch::Receiver<u64>,
+    /// When they last woke the topics.
+    turned_at: Option<Instant>,
     /// The last known head of each partition; `None` if its commits were not followed.
     heads: Vec<Option<Head>>,
     /// When the topics of a partition turn again, as boards are cached for a moment.
@@ -57,6 +63,7 @@ impl Follower {
             store: deployment.store.for_reads(),
             deployment: deployment.clone(),
             visibility,
+            turned_at: None,
             heads: vec![],
             again_at: vec![],
         }
@@ -83,8 +90,10 @@ impl Follower {
     async fn look(&mut self, topics: &Topics) {
         let now_ms = self.deployment.clock.now_ms();
         topics.followed().iter().for_each(|topic| topic.look_at_clock(now_ms));
-        if self.visibility.has_changed().unwrap_or(false) {
+        let may_turn = self.turned_at.is_none_or(|at| at.elapsed() >= VISIBILITY_TURNS_INTERVAL);
+        if may_turn && self.visibility.has_changed().unwrap_or(false) {
             self.visibility.mark_unchanged();
+            self.turned_at = Some(Instant::now());
             topics.followed().iter().for_each(|topic| topic.turn());
         }
         let Ok(heads) = self.store.heads().await else {

@@ -216,6 +216,7 @@ impl Settings {
             identity: row.identity.into(),
             reads: db.clone(),
             lookups: db.clone(),
+            persisting: db.clone(),
             db,
             store,
             redis_health: Arc::new(RedisHealth::new(count)),
@@ -244,7 +245,8 @@ impl Settings {
         Ok(deployment)
     }
 
-    /// As [`Self::open`], with connections to SQL of their own for reads and look-ups of requests.
+    /// As [`Self::open`], with connections to SQL of their own for reads and look-ups of requests,
+    /// and for the persister.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -254,8 +256,9 @@ impl Settings {
         pools: &PoolSettings,
     ) -> Result<Deployment> {
         let [reads, lookups] = self.sql.connect_to_read(pools, &db).await?;
+        let persisting = self.sql.connect_to_persist(pools, &db).await?;
         let deployment = self.open(db).await?;
-        Ok(Deployment { reads, lookups, ..deployment })
+        Ok(Deployment { reads, lookups, persisting, ..deployment })
     }
 
     /// The directory of the archive.

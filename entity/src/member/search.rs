@@ -42,15 +42,16 @@ impl Prefix {
         by_key.order_by_asc(Column::Key).limit(limit as u64).all(db).await
     }
 
-    /// At most `limit` members whose name alone begins with the prefix, by name in lower case and
-    /// key, after such a name and key; also those that the client does not see.
+    /// At most `limit` members whose name begins with the prefix, by name in lower case and key,
+    /// after such a name and key; also those that [`Self::by_key`] finds, as SQL would pass over any
+    /// number of them, and those that the client does not see.
     pub async fn by_name(
         &self,
         db: &impl ConnectionTrait,
         after: Option<(&str, &str)>,
         limit: usize,
     ) -> Result<Vec<Model>, DbErr> {
-        let mut by_name = Entity::find().filter(self.of_name_only());
+        let mut by_name = Entity::find().filter(starts_with(Column::NameFolded, &self.name));
         if let Some((name, key)) = after {
             let same_name =
                 Condition::all().add(Column::NameFolded.eq(name)).add(Column::Key.gt(key));
@@ -63,6 +64,11 @@ impl Prefix {
             .limit(limit as u64)
             .all(db)
             .await
+    }
+
+    /// True if [`Self::by_key`] finds the member of a key.
+    pub fn finds_key(&self, key: &str) -> bool {
+        key.starts_with(&self.key)
     }
 
     /// The client, if there are members that it does not see.

@@ -278,6 +278,14 @@ fn wide() -> Vec<Attack> {
     let ids = format!("standings{{board{{{} {}}}}}", ids("x", 100), ids("y", 35));
     let friends = aliases(18, "friends(first:1000){__typename}");
     let friends = format!("query($k:[String!]!){{members(keys:$k){{{friends}}}}}");
+    // A page of friends with ids of a segment that there need not be.
+    let of_friend = aliases(99, "id");
+    let long =
+        format!("friends(member:\"m00000\",first:20,includeMissing:true){{nodes{{{of_friend}}}}}");
+    let long =
+        format!("board(slug:\"big\"){{standings(of:{{segment:$s}}){{{}}}}}", aliases(9, &long));
+    let long = format!("query($s:String!){{{long}}}");
+    let segment = json!({ "s": format!("region:{}", ":".repeat(1017)) });
     let elsewhere = aliases(3, "entry(board:\"no-#\"){__typename}");
     let elsewhere = format!("top(first:1000){{nodes{{member{{{elsewhere}}}}}}}");
     let keys = json!({ "k": vec![key(0); 1000] });
@@ -289,6 +297,7 @@ fn wide() -> Vec<Attack> {
         below_members("135,000 ids of 3 KB", "big", 0, &ids),
         below_members("18,000 × metadata of 1 KB", "meta", 0, &aliases(18, "metadata")),
         Attack::new("18,000 × 1,000 friends", &friends, keys).answered(),
+        Attack::new("18,000 ids of friends of 3 KB", &long, segment).answered(),
         Attack::query("3,000 entries elsewhere", &query(Standings("big"), &elsewhere)).answered(),
     ]
 }

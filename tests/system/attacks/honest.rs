@@ -195,3 +195,34 @@ async fn the_price_of_a_query_is_told_on_request() {
     assert!(points > 0 && points < limit, "{cost}");
     assert_eq!(limit, 200_000);
 }
+
+#[tokio::test]
+async fn reads_wait_for_no_scores_that_wait_for_sql() {
+    // Room for two light requests.
+    let room = ("LAUREL_COST_UNDER_WAY_MAX", "20000");
+    let server = Attacked::start_with(&[&UNRATED[..], &[room]].concat()).await;
+    let api = &server.api;
+    api.create_board(json!({ "slug": "b" })).await;
+    let db = api.deployment().sql().await;
+    let locked = begin(&db).await.unwrap();
+    let submit = |number: usize| {
+        let scores = json!([{ "member": key(number), "score": 1 }]);
+        let input = json!({ "board": "b", "scores": scores, "ack": "DURABLE" });
+        Attack::new("a score", SUBMIT_SCORES, input).as_admin()
+    };
+    let submissions: Vec<Attack> = (0..20).map(submit).collect();
+    let submitting = join_all(submissions.iter().map(|submission| server.send(submission)));
+    let reading = async {
+        until("all of them are ranked", async || {
+            let data = api.data("{ board(slug: \"b\") { standings { size } } }", json!({})).await;
+            (data["board"]["standings"]["size"] == submissions.len()).then_some(())
+        })
+        .await;
+        locked.rollback().await.unwrap();
+    };
+    let (submitted, ()) = futures::future::join(submitting, reading).await;
+    for reply in submitted {
+        assert_eq!(reply.unwrap().body()["data"]["submitScores"]["accepted"], 1);
+    }
+    db.close().await.unwrap();
+}

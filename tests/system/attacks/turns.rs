@@ -25,11 +25,20 @@ async fn send_all(server: &Attacked, attacks: Vec<Attack>) -> Vec<Reply> {
 
 /// Scores among equals, whose text does not tell how many of them are counted.
 fn scores(number: usize) -> Attack {
-    let fields: String = (0..40)
-        .map(|of| format!("a{of}:scoreFor(percentile:{}.{of:0>2}{number:0>4})", 30 + of))
-        .collect();
-    let text = format!("{{board(slug:\"tie\"){{standings{{{fields}}}}}}}");
+    let text = format!("{{board(slug:\"tie\"){{standings{{{}}}}}}}", score_fields(number));
     Attack::query("scores among equals", &text)
+}
+
+fn score_fields(number: usize) -> String {
+    let field = |of| format!("a{of}:scoreFor(percentile:{}.{of:0>2}{number:0>4})", 30 + of);
+    (0..40).map(field).collect()
+}
+
+/// The same for a subscription.
+fn followed(number: usize) -> Attack {
+    let nodes = format!("nodes{{standings{{{}}}}}", score_fields(number));
+    let text = format!("subscription{{top(board:\"tie\",first:1){{{nodes}}}}}");
+    Attack::query("followed scores among equals", &text)
 }
 
 /// Friends, whose number the text does not tell either.
@@ -127,6 +136,14 @@ async fn requests_that_turn_out_heavy_go_on_in_turns() {
     }
     let known = (0..8).map(|of| scores(9000 + of).as_admin()).collect();
     assert!(!send_all(&server, known).await.iter().any(is_refused));
+    // So do subscriptions.
+    until("a subscription that turned out heavy is refused", async || {
+        round += 1;
+        let heavy = (0..30).map(|of| followed(round * 30 + of)).collect();
+        let replies = send_all(&server, heavy).await;
+        replies.iter().any(|reply| reply.codes() == ["UNAVAILABLE"]).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -295,6 +295,21 @@ async fn a_board_where_members_submit_accepts_scores_of_the_last_seven_days_by_d
         input["slug"] = json!(slug);
         assert_eq!(api.create_board(input).await["maxLatenessSeconds"], expected, "{slug}");
     }
+    // So does one where they begin to, unless its owner says otherwise.
+    for (mut asked, expected) in [
+        (json!({}), json!(604_800)),
+        (json!({ "maxLatenessSeconds": null }), Value::Null),
+        (json!({ "maxLatenessSeconds": 60 }), json!(60)),
+    ] {
+        api.update_board(
+            json!({ "slug": "service", "selfSubmit": false, "maxLatenessSeconds": null }),
+        )
+        .await;
+        (asked["slug"], asked["selfSubmit"]) = (json!("service"), json!(true));
+        assert_eq!(api.update_board(asked).await["maxLatenessSeconds"], expected);
+    }
+    let again = api.update_board(json!({ "slug": "service", "selfSubmit": true })).await;
+    assert_eq!(again["maxLatenessSeconds"], 60);
 }
 
 #[tokio::test]

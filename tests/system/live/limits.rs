@@ -191,6 +191,65 @@ async fn a_client_beyond_its_rate_gets_fewer_pushes_and_the_last_one() {
 }
 
 #[tokio::test]
+async fn executions_that_bring_nothing_new_are_paid_for_too() {
+    let settings =
+        [("LAUREL_COST_MAX", "10000"), ("LAUREL_READ_RATE", "100"), ("LAUREL_READ_BURST", "10000")];
+    let api = api_with(&settings).await;
+    submit(&api, "b", json!([{ "member": "ann", "score": 0 }])).await;
+    let token = api.deployment().new_token(&["--scope", "read"]).await;
+    let mut socket = Subscriber::connect(&api, Some(&token)).await;
+    let same: String = (10..99).map(|of| format!("a{of}: rankOf(score: \"9000{of}\") ")).collect();
+    let top = format!("top(board: \"b\", first: 1) {{ nodes {{ standings {{ {same} }} }} }}");
+    let query = format!("subscription {{ {top} }}");
+    socket.subscribe("1", &query, json!({})).await;
+    socket.data("1").await;
+    let executions = async || metrics_of(&api).await["laurel_live_executions_total"];
+    let mut score = 0;
+    let mut submit_once = async || {
+        score += 1;
+        submit(&api, "b", json!([{ "member": "ann", "score": score }])).await;
+        tokio::time::sleep(Duration::from_millis(150)).await;
+    };
+    let before = executions().await;
+    until("the client cannot pay", async || {
+        let known = executions().await;
+        for _ in 0..5 {
+            submit_once().await;
+        }
+        (executions().await == known).then_some(())
+    })
+    .await;
+    let paid = executions().await - before;
+    println!("{paid} executions were paid for");
+    assert_eq!(socket.next_within(Duration::from_millis(10)).await, None, "nothing was new");
+}
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_keeps_no_queries_waiting() {
+    // Room for two light requests.
+    let settings = [("LAUREL_COST_UNDER_WAY_MAX", "20000"), ("LAUREL_QUERY_TIMEOUT_MS", "5000")];
+    let api = api_with(&settings).await;
+    let entries: Vec<Value> =
+        (0..1000).map(|n| json!({ "member": format!("{n:0>128}"), "score": n })).collect();
+    submit(&api, "b", json!(entries)).await;
+    let mut socket = Subscriber::connect_with_small_buffer(&api).await;
+    // In all more than the buffers of a connection.
+    for number in 0..400 {
+        let page = format!("top(first: 500, offset: {number}) {{ nodes {{ member {{ key }} }} }}");
+        let query = format!("{{ board(slug: \"b\") {{ standings {{ {page} }} }} }}");
+        socket.subscribe(&number.to_string(), &query, json!({})).await;
+        if number % 20 == 19 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    let size = "{ board(slug: \"b\") { standings { size } } }";
+    for _ in 0..20 {
+        let asked = api.ask(None, size, json!({})).await;
+        assert_eq!(asked.body["data"]["board"]["standings"]["size"], 1000, "{:?}", asked.body);
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_is_too_long_ends_its_subscription() {
     let api = api_with(&[("LAUREL_PUSH_BYTES_MAX", "1024")]).await;
     let mut socket = Subscriber::connect(&api, None).await;

@@ -1,9 +1,11 @@
 //! The search for members by the start of a key or name.
 
+use reqwest::Client;
 use serde_json::{Value, json};
 
 use tests::api::Api;
 use tests::api::connection::texts;
+use tests::attack::request::Attack;
 use tests::deployment::{Deployment, Redis, Sql};
 
 const SEARCH: &str = "
@@ -116,6 +118,29 @@ async fn members_are_found_by_key_and_then_by_name_whatever_the_case() {
             assert_eq!(search(&api, prefix).await, expected(prefix), "{prefix} {sql:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn names_that_begin_as_their_keys_are_found_once_and_passed_for_their_price() {
+    const COUNT: usize = 1500;
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    let member = |no: usize| json!({ "key": format!("p{no:04}"), "name": format!("P{no:04}") });
+    let other = json!({ "key": "other", "name": "Pat" });
+    let members: Vec<Value> = (0..COUNT).map(member).chain([other]).collect();
+    for some in members.chunks(1000) {
+        api.upsert_members(some.to_vec()).await;
+    }
+    let variables = |after: &Value| json!({ "prefix": "p", "first": 1000, "after": after });
+    let data = api.data(SEARCH, variables(&Value::Null)).await;
+    let after = &data["searchMembers"]["pageInfo"]["endCursor"];
+    let rest = Attack::new("the last page", SEARCH, variables(after)).as_admin();
+    let reply = rest.send(&Client::new(), api.url(), api.token()).await.unwrap();
+    let body = reply.body();
+    let found = texts(body["data"]["searchMembers"]["nodes"].as_array().unwrap(), "/key");
+    assert_eq!((found.len(), found.last().unwrap().as_str()), (COUNT - 1000 + 1, "other"));
+    // The names of all that were found by key lie in the way.
+    assert!(reply.points().unwrap() >= 8 * COUNT as u64, "{:?}", reply.points());
 }
 
 #[tokio::test]

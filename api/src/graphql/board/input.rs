@@ -149,6 +149,8 @@ pub struct UpdateBoardInput {
     /// limit.
     closes_at: MaybeUndefined<DateTime>,
     /// The longest time in seconds from an accepted score's `at` to its arrival; null for no limit.
+    /// Where members begin to submit themselves (`selfSubmit`) and there is no limit, it becomes
+    /// 604,800 (7 days) unless this is given.
     max_lateness_seconds: MaybeUndefined<i32>,
 }
 
@@ -259,11 +261,17 @@ fn change(
     };
     let end =
         |asked: MaybeUndefined<DateTime>, present| or_present(asked.map_value(|at| at.0), present);
-    let lateness_ms = input.max_lateness_seconds.map_value(milliseconds);
+    let lateness_ms = match input.max_lateness_seconds {
+        // Members begin to submit themselves: by default as on a board where they always could.
+        MaybeUndefined::Undefined if input.self_submit == Some(true) && !row.self_submit => {
+            row.lateness_max_ms.or(Some(milliseconds(LATENESS_SELF_SUBMIT_SECONDS)))
+        }
+        given => or_present(given.map_value(milliseconds), row.lateness_max_ms),
+    };
     changed.admission = Admission::new(
         end(input.opens_at, row.opens_at_ms),
         end(input.closes_at, row.closes_at_ms),
-        or_present(lateness_ms, row.lateness_max_ms),
+        lateness_ms,
     )?;
     Ok(changed)
 }

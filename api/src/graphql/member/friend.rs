@@ -117,6 +117,9 @@ pub(crate) async fn friends_page(
     let end = total.min(start + limit);
     // Only the page, as many fields may wait for their friends' positions.
     let nodes: Vec<(u64, &Place)> = places().skip(start).take(limit).collect();
+    let longest = nodes.iter().map(|(_, place)| place.member().as_str().len()).max().unwrap_or(0);
+    let id_bytes = list.id_bytes() + 3 * (member.as_str().len() + longest);
+    price::pay_texts(ctx, nodes.len(), id_bytes).await?;
     let nodes = friends(ctx, &list, &member, &nodes).await?;
     let mut connection =
         Connection::with_additional_fields(start > 0, end < total, FriendTotal(total));

@@ -19,7 +19,7 @@ use crate::graphql::types::connection::{Connection, Page, PageCursor, no_cursor}
 use crate::graphql::types::scalar::int;
 use crate::loader::totals::Total;
 
-/// The members that are looked at together where a client does not see all of them.
+/// The members that are looked at together where few of them may be shown.
 const LOOKED_AT_ONCE: usize = 200;
 
 /// The total of a connection of members, counted only if a query asks for it.
@@ -53,7 +53,7 @@ impl MemberTotal {
 
 /// A place in the results of a search: first members found by key, ordered by key; then those found
 /// by name, ordered by name in lower case.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Place {
     #[serde(rename = "k")]
     Key(String),
@@ -86,12 +86,17 @@ pub(crate) async fn search(
             return Err(too_many_hidden());
         }
         let wanted = limit + 1 - found.len();
-        let wanted = if prefix.viewer().is_some() { wanted.max(LOOKED_AT_ONCE) } else { wanted };
+        let is_again = last != place;
+        let wanted = match prefix.viewer().is_some() || is_again {
+            true => wanted.max(LOOKED_AT_ONCE),
+            false => wanted,
+        };
         state(ctx).spend(2 * price::select(wanted)).await?;
         let mut rows = rows_after(db, &prefix, last.as_ref(), wanted).await?;
         let is_last = rows.len() < wanted;
-        looked_at += rows.len();
+        looked_at += if prefix.viewer().is_some() { rows.len() } else { 0 };
         last = rows.last().map(|(place, _)| place.clone());
+        rows.retain(|(place, row)| matches!(place, Place::Key(_)) || !prefix.finds_key(&row.key));
         if let Some(viewer) = prefix.viewer() {
             state(ctx).spend(price::HIDDEN * rows.len() as u64).await?;
             let keys: Vec<String> = rows.iter().map(|(_, row)| row.key.clone()).collect();
@@ -113,8 +118,8 @@ pub(crate) async fn search(
     Ok(connection)
 }
 
-/// Members that a search finds behind a place, at most `limit`, also those that the client does not
-/// see.
+/// Members that a search finds behind a place, at most `limit`, also those by name that were found
+/// by key before, and those that the client does not see.
 async fn rows_after(
     db: &impl ConnectionTrait,
     prefix: &Prefix,

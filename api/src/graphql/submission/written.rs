@@ -2,31 +2,50 @@
 //! writes hundreds. Requests with many of those are written one at a time, so that they keep no
 //! other score waiting for long.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use ranking::id::PartitionNo;
+use ranking::submission::Submission;
 use ranking::submission::written::StandingsWritten;
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::ScoreInput;
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::request::RequestState;
+use crate::submit::committer::Submitted;
 
-/// The standings of late scores that requests may write at the same time.
+/// The standings of late scores that requests may write at the same time, and that one commit of a
+/// turn writes, unless a single score writes more.
 const LATE_STANDINGS_MAX: u64 = 1000;
 
 /// The longest wait of a request with more of them for another one.
-const LATE_TIMEOUT: Duration = Duration::from_secs(5);
+const LATE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The rest of Redis after each commit of a turn, as a multiple of the time that it took.
+const LATE_REST: u32 = 3;
+
+/// The longest rest.
+const LATE_REST_MAX: Duration = Duration::from_millis(250);
 
 /// The turn of requests with many standings of late scores: one of them is written at a time.
 #[derive(Debug)]
-pub struct LateWrites(Semaphore);
+pub struct LateWrites(Arc<Semaphore>);
+
+/// The turn of one request. It ends once Redis has rested from the last commit.
+#[derive(Debug)]
+pub(crate) struct LateTurn {
+    place: Option<OwnedSemaphorePermit>,
+    /// The rest that is due before the next commit, in whatever partition.
+    rest: Mutex<Duration>,
+}
 
 impl Default for LateWrites {
     fn default() -> Self {
-        Self(Semaphore::new(1))
+        Self(Arc::new(Semaphore::new(1)))
     }
 }
 
@@ -35,13 +54,13 @@ impl LateWrites {
     /// needs none.
     ///
     /// # Errors
-    /// `UNAVAILABLE` if it does not come within 5 s.
-    async fn turn(&self, standings: u64) -> crate::error::Result<Option<SemaphorePermit<'_>>> {
+    /// `UNAVAILABLE` if it does not come within 20 s.
+    async fn turn(&self, standings: u64) -> crate::error::Result<Option<LateTurn>> {
         if standings <= LATE_STANDINGS_MAX {
             return Ok(None);
         }
-        match timeout(LATE_TIMEOUT, self.0.acquire()).await {
-            Ok(Ok(turn)) => Ok(Some(turn)),
+        match timeout(LATE_TIMEOUT, self.0.clone().acquire_owned()).await {
+            Ok(Ok(place)) => Ok(Some(LateTurn { place: Some(place), rest: Mutex::default() })),
             _ => Err(Error::new(
                 ErrorCode::Unavailable,
                 "late scores of other requests are being written, and none of this request is; send it again",
@@ -50,18 +69,77 @@ impl LateWrites {
     }
 }
 
+impl LateTurn {
+    /// Submits to one partition in several commits, with a rest after each, so that no other reads
+    /// or scores wait for long. Returns the verdicts of those that were placed, and the error that
+    /// kept the others out.
+    pub(super) async fn submit(
+        &self,
+        app: &App,
+        state: &RequestState,
+        board: &CachedBoard,
+        (partition, submissions): (PartitionNo, Vec<Submission>),
+    ) -> (Submitted, Option<Error>) {
+        let mut placed = Submitted { verdicts: vec![], commit: None };
+        for piece in pieces(board, submissions, state.now_ms) {
+            let mut rest = self.rest.lock().await;
+            sleep(*rest).await;
+            let began = Instant::now();
+            let submitted = app.committers.submit(&state.client(), partition, piece).await;
+            *rest = (began.elapsed() * LATE_REST).min(LATE_REST_MAX);
+            match submitted {
+                Ok(Submitted { verdicts, commit }) => {
+                    placed.verdicts.extend(verdicts);
+                    placed.commit = commit.or(placed.commit);
+                }
+                Err(error) => return (placed, Some(error)),
+            }
+        }
+        (placed, None)
+    }
+}
+
+impl Drop for LateTurn {
+    fn drop(&mut self) {
+        let (place, rest) = (self.place.take(), *self.rest.get_mut());
+        // Nobody but the next turn waits for it.
+        tokio::spawn(async move {
+            sleep(rest).await;
+            drop(place);
+        });
+    }
+}
+
+/// Submissions in their order, in pieces that write few standings.
+fn pieces(board: &CachedBoard, submissions: Vec<Submission>, now_ms: i64) -> Vec<Vec<Submission>> {
+    let mut written = StandingsWritten::new(&board.board, board.segment_by.len(), now_ms);
+    let (mut pieces, mut standings): (Vec<Vec<Submission>>, u64) = (vec![], 0);
+    for submission in submissions {
+        let of_score = written.by_score(submission.at_ms);
+        standings += of_score;
+        match pieces.last_mut().filter(|_| standings <= LATE_STANDINGS_MAX) {
+            Some(piece) => piece.push(submission),
+            None => {
+                standings = of_score;
+                pieces.push(vec![submission]);
+            }
+        }
+    }
+    pieces
+}
+
 /// Checks that the scores of a request write no more standings than one request may, and waits for
 /// its turn if many of them are late.
 ///
 /// # Errors
 /// `LIMIT_EXCEEDED`; the message says how many such scores a request may have. `UNAVAILABLE` as
 /// [`LateWrites::turn`] says.
-pub(crate) async fn check<'a>(
-    app: &'a App,
+pub(crate) async fn check(
+    app: &App,
     state: &RequestState,
     board: &CachedBoard,
     scores: &[ScoreInput],
-) -> crate::error::Result<Option<SemaphorePermit<'a>>> {
+) -> crate::error::Result<Option<LateTurn>> {
     let max = app.standings_per_submission;
     let mut written = StandingsWritten::new(&board.board, board.segment_by.len(), state.now_ms);
     let of_present = written.by_score(None);

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use tokio::sync::OwnedSemaphorePermit;
+
 use super::{Admission, LIGHT_POINTS_MAX, Lane, RESERVED_POINTS};
 use crate::error::{Error, Result};
 use crate::http::turns::Turning;
@@ -11,13 +13,14 @@ use crate::http::turns::Turning;
 const LIGHT: u8 = 0;
 const TURNING: u8 = 1;
 const HEAVY: u8 = 2;
+const CHANGE: u8 = 3;
 
 /// The budget of an admitted request: what it may still cost. The points that it has spent are
 /// under way until it is dropped.
 #[derive(Debug)]
 pub struct Budget {
     admission: Arc<Admission>,
-    /// [`LIGHT`], [`TURNING`] or [`HEAVY`].
+    /// [`LIGHT`], [`TURNING`], [`HEAVY`] or [`CHANGE`].
     kind: AtomicU8,
     /// Set if the request must go on in a turn once it has turned out heavy.
     turning: Option<Arc<Turning>>,
@@ -25,18 +28,39 @@ pub struct Budget {
     spent: AtomicU64,
     /// The standings that its scores write.
     standings: AtomicU64,
+    /// The place of a mutation with a costly answer.
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Budget {
     /// That of a request that enters, and has spent so many points on its text.
     pub(super) fn new(admission: Arc<Admission>, points: u64, is_heavy: bool) -> Self {
+        Self::of_kind(admission, points, if is_heavy { HEAVY } else { LIGHT }, None)
+    }
+
+    /// That of a mutation.
+    pub(super) fn of_change(
+        admission: Arc<Admission>,
+        points: u64,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        Self::of_kind(admission, points, CHANGE, place)
+    }
+
+    fn of_kind(
+        admission: Arc<Admission>,
+        points: u64,
+        kind: u8,
+        _place: Option<OwnedSemaphorePermit>,
+    ) -> Self {
         Self {
-            kind: if is_heavy { HEAVY } else { LIGHT }.into(),
+            kind: kind.into(),
             turning: None,
             max: admission.budget_max,
             spent: AtomicU64::new(points),
             standings: AtomicU64::new(0),
             admission,
+            _place,
         }
     }
 
@@ -88,6 +112,7 @@ impl Budget {
         match kind {
             LIGHT => &self.admission.light,
             TURNING => &self.admission.turning,
+            CHANGE => &self.admission.changes,
             _ => &self.admission.heavy,
         }
     }

@@ -33,6 +33,8 @@ const LEVELS_MAX: usize = 32;
 pub struct Cost {
     /// The points of its text.
     pub points: u64,
+    /// The objects and look-ups of its answer.
+    pub objects: u64,
     /// The changes that it asks for: scores, members, and so on.
     pub changes: u32,
     /// True if it asks for the schema.
@@ -82,7 +84,7 @@ pub fn of(
             Values::new(variables, operation).changes(selections, document)
         })
         .fold(0, u32::saturating_add);
-    Ok(Cost { points, changes, introspects: counts.introspects })
+    Ok(Cost { points, objects, changes, introspects: counts.introspects })
 }
 
 fn too_deep(field_levels_max: u32) -> Error {

@@ -149,13 +149,17 @@ impl Asked {
         let is_heavy = in_turns || checked.cost.points > LIGHT_POINTS_MAX;
         let execution = async {
             let (points, began) = (checked.cost.points, Instant::now());
-            let budget = match checked.kind {
+            let admission = &service.admission;
+            let entered = match checked.kind {
                 // Reads must not slow writes, of which each client has its own rate.
-                OperationType::Mutation => service.admission.enter_at_once(points),
-                _ => match service.admission.enter(points, checked.bytes, is_heavy).await {
-                    Ok(budget) => budget,
-                    Err(error) => return Answer::busy(&error),
-                },
+                OperationType::Mutation => {
+                    admission.enter_to_change(points, checked.cost.objects).await
+                }
+                _ => admission.enter(points, checked.bytes, is_heavy).await,
+            };
+            let budget = match entered {
+                Ok(budget) => budget,
+                Err(error) => return Answer::busy(&error),
             };
             let budget = Arc::new(budget.turning(turning));
             let changes = Arc::new(Changes::default());

@@ -176,6 +176,7 @@ mod tests {
         let pools = PoolSettings {
             sql_read_connections: 1,
             sql_lookup_connections: 1,
+            sql_persister_connections: 1,
             sql_read_timeout_ms: 200,
             sql_lookup_timeout_ms: 1000,
             tokens_remembered_minutes: 1,
