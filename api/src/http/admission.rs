@@ -137,20 +137,16 @@ impl Admission {
     /// # Errors
     /// `UNAVAILABLE` if too many with costly answers are under way for too long.
     pub async fn enter_to_change(self: &Arc<Self>, points: u64, objects: u64) -> Result<Budget> {
-        let is_costly = points > COSTLY_CHANGE_POINTS || objects > COSTLY_CHANGE_OBJECTS;
-        let place = match is_costly {
-            true => {
-                let acquiring = self.costly_changes.clone().acquire_owned();
-                let place = timeout(COSTLY_CHANGE_TIMEOUT, acquiring).await;
-                Some(place.ok().and_then(|place| place.ok()).ok_or_else(|| {
-                    Error::new(
-                        ErrorCode::Unavailable,
-                        "other mutations with answers as long are under way, and nothing of this one is done; ask for less, or send it again",
-                    )
-                })?)
-            }
-            false => None,
-        };
+        let mut place = None;
+        if points > COSTLY_CHANGE_POINTS || objects > COSTLY_CHANGE_OBJECTS {
+            let acquiring = self.costly_changes.clone().acquire_owned();
+            let acquired = timeout(COSTLY_CHANGE_TIMEOUT, acquiring).await;
+            let busy = "other mutations with answers as long are under way, and nothing of this one is done; ask for less, or send it again";
+            let Ok(Ok(acquired)) = acquired else {
+                return Err(Error::new(ErrorCode::Unavailable, busy));
+            };
+            place = Some(acquired);
+        }
         self.changes.under_way.fetch_add(points.max(RESERVED_POINTS), Ordering::SeqCst);
         Ok(Budget::of_change(self.clone(), points, place))
     }

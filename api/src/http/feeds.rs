@@ -201,7 +201,7 @@ async fn push(
     let following = Following::default();
     let bytes_max = service.live.push_bytes_max;
     let mut last: Option<Arc<Update>> = None;
-    // The points of executions that brought nothing new, and that nobody has paid for.
+    // The points of executions that brought nothing new, and that no client has paid for.
     let mut due = 0;
     let mut _memory = None;
     loop {

@@ -43,8 +43,8 @@ impl Prefix {
     }
 
     /// At most `limit` members whose name begins with the prefix, by name in lower case and key,
-    /// after such a name and key; also those that [`Self::by_key`] finds, as SQL would pass over any
-    /// number of them, and those that the client does not see.
+    /// after such a name and key; also those that [`Self::by_key`] finds, as SQL would pass over
+    /// any number of them, and those that the client does not see.
     pub async fn by_name(
         &self,
         db: &impl ConnectionTrait,

@@ -102,7 +102,7 @@ impl LateTurn {
 impl Drop for LateTurn {
     fn drop(&mut self) {
         let (place, rest) = (self.place.take(), *self.rest.get_mut());
-        // Nobody but the next turn waits for it.
+        // The next turn alone waits for it.
         tokio::spawn(async move {
             sleep(rest).await;
             drop(place);
