@@ -13,7 +13,7 @@ use crate::settings::traces::SPANS;
 use entity::error::{Error, Result};
 
 /// The most entries that one commit may touch, so that no script runs for long.
-const TOUCHED_MAX: usize = 20_000;
+const TOUCHED_MAX: usize = 6000;
 
 /// A batch for one partition, with the keys that it needs and perhaps their snapshot.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Periods: the concrete spans of a window in a time zone, and their labels.
 
-use jiff::Timestamp;
+use jiff::{Timestamp, ToSpan};
 
 use super::calendar::Calendar;
 use super::dated::Dated;
@@ -69,6 +69,51 @@ impl Rolling {
         let (each_ms, elapsed_ms) = (each_s * 1000, to.present_from_ms - from.present_from_ms);
         u64::try_from((elapsed_ms + each_ms / 2) / each_ms).unwrap_or(0)
     }
+
+    /// The start of the period whose last base period is this one, in Unix milliseconds, found by
+    /// walking back: O(N).
+    fn start_ms(self, last: &Period, calendar: &Calendar) -> Result<i64> {
+        let mut start_ms = last.start_ms;
+        // No event is older than 1970, and no window reaches beyond.
+        for _ in 1..self.count {
+            if start_ms == 0 {
+                break;
+            }
+            start_ms = self.base().period_at(start_ms - 1, calendar)?.start_ms;
+        }
+        Ok(start_ms)
+    }
+
+    /// As [`Self::start_ms`], by the difference alone; `None` where local days were skipped, or
+    /// hours cut, so that the difference does not tell.
+    fn regular_start_ms(self, last: &Period, calendar: &Calendar) -> Option<i64> {
+        let before = i64::from(self.count) - 1;
+        let (kind, span) = match self.unit {
+            Unit::Hour => return self.regular_hour_ms(last, calendar),
+            Unit::Day => (Dated::Day, before.days()),
+            Unit::Week => (Dated::Week(calendar.week_start), before.weeks()),
+            Unit::Month => (Dated::Month, before.months()),
+        };
+        let first = kind.first_date_of(&last.label)?.checked_sub(span).ok()?;
+        let start_ms = calendar.start_ms(first)?;
+        if kind == Dated::Day && start_ms > 0 {
+            let irregular_ms = last.start_ms - start_ms - before * DAY_S * 1000;
+            // Clocks that change move a day's begin by hours; at the date line a day is skipped.
+            if irregular_ms.abs() > DAY_S * 1000 / 2 {
+                return None;
+            }
+        }
+        Some(start_ms.max(0))
+    }
+
+    fn regular_hour_ms(self, last: &Period, calendar: &Calendar) -> Option<i64> {
+        let start_ms = last.start_ms - (i64::from(self.count) - 1) * HOUR_S * 1000;
+        let begin = Timestamp::from_millisecond(last.start_ms).ok()? + 1.nanosecond();
+        let is_regular = calendar.zone.preceding(begin).next().is_none_or(|transition| {
+            transition.timestamp().as_millisecond() <= start_ms - HOUR_S * 1000
+        });
+        is_regular.then_some(start_ms.max(0))
+    }
 }
 
 impl Window {
@@ -96,14 +141,10 @@ impl Window {
             Self::Season => Ok(calendar.season_at(at_ms)),
             Self::Rolling(rolling) => {
                 let last = rolling.base().period_at(at_ms, calendar)?;
-                let mut start_ms = last.start_ms;
-                // No event is older than 1970, and no window reaches beyond.
-                for _ in 1..rolling.count {
-                    if start_ms == 0 {
-                        break;
-                    }
-                    start_ms = rolling.base().period_at(start_ms - 1, calendar)?.start_ms;
-                }
+                let start_ms = match rolling.regular_start_ms(&last, calendar) {
+                    Some(start_ms) => start_ms,
+                    None => rolling.start_ms(&last, calendar)?,
+                };
                 Ok(Period { start_ms, ..last })
             }
             Self::Attempts(_) => self.of_periods().period_at(at_ms, calendar),
@@ -218,5 +259,52 @@ fn dated_period_at(kind: Dated, at: Timestamp, calendar: &Calendar) -> Result<Pe
             });
         }
         first = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::window::parse_zone;
+
+    /// Zones whose clocks change by hours or by half of one, at midnight, or by a day.
+    const ZONES: [&str; 8] = [
+        "UTC",
+        "Europe/London",
+        "America/New_York",
+        "Australia/Lord_Howe",
+        "Pacific/Apia",
+        "Pacific/Kwajalein",
+        "Pacific/Kiritimati",
+        "America/Sao_Paulo",
+    ];
+
+    /// Instants around which days were skipped there, and the first years.
+    const ODD_MS: [i64; 5] =
+        [1_325_239_200_000, 745_934_400_000, 788_868_000_000, 0, 40_000_000_000];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn a_rolling_period_begins_where_walking_back_ends(
+            zone in proptest::sample::select(&ZONES[..]),
+            reset_hour in 0_i32..24,
+            name in "[1-9][0-9]?[0-9]?(h|d|w|mo)",
+            odd in proptest::sample::select(&ODD_MS[..]),
+            from_odd_ms in -40_000_000_000_i64..40_000_000_000,
+            any_ms in 0_i64..4_000_000_000_000,
+            is_any: bool,
+        ) {
+            let calendar = Calendar::of_zone(parse_zone(zone).unwrap()).reset_at(reset_hour).unwrap();
+            let Ok(Window::Rolling(rolling)) = name.parse() else { return Ok(()) };
+            let at_ms = if is_any { any_ms } else { (odd + from_odd_ms).max(0) };
+            let found = Window::Rolling(rolling).period_at(at_ms, &calendar).unwrap();
+            let last = rolling.base().period_at(at_ms, &calendar).unwrap();
+            let start_ms = rolling.start_ms(&last, &calendar).unwrap();
+            prop_assert_eq!(found, Period { start_ms, ..last });
+        }
     }
 }
