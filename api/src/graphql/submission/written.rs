@@ -26,10 +26,10 @@ const LATE_STANDINGS_MAX: u64 = 1000;
 const LATE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The rest of Redis after each commit of a turn, as a multiple of the time that it took.
-const LATE_REST: u32 = 3;
+const LATE_REST: u32 = 9;
 
 /// The longest rest.
-const LATE_REST_MAX: Duration = Duration::from_millis(250);
+const LATE_REST_MAX: Duration = Duration::from_secs(1);
 
 /// The turn of requests with many standings of late scores: one of them is written at a time.
 #[derive(Debug)]
