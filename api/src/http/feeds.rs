@@ -220,14 +220,6 @@ async fn push(
             Ok(held) => _memory = Some(held),
             Err(error) => update = Update::refusal(vec![server_error(error)]),
         }
-        let is_other = last.as_ref().is_none_or(|last| last.json != update.json);
-        let is_due = is_other || due + spent >= DUE_MAX;
-        if is_due {
-            update.add_executed(std::mem::take(&mut due).div_ceil(sockets));
-        } else {
-            due += spent;
-        }
-        let update = Arc::new(update);
         if update.is_passing() && last.is_some() {
             // The last answer stays until there is a better one.
             // Between two seasons nothing is followed that could change.
@@ -237,6 +229,14 @@ async fn push(
             }
             continue;
         }
+        let is_other = last.as_ref().is_none_or(|last| last.json != update.json);
+        let is_due = is_other || due + spent >= DUE_MAX;
+        if is_due {
+            update.add_executed(std::mem::take(&mut due).div_ceil(sockets));
+        } else {
+            due += spent;
+        }
+        let update = Arc::new(update);
         if is_due {
             updates.send_replace(Some(update.clone()));
         }

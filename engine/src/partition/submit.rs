@@ -2,8 +2,6 @@
 
 use ranking::submission::batch::Batch;
 use ranking::submission::{FoldOutcome, Snapshot, Submission, Verdict};
-use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::task::block_in_place;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
@@ -15,10 +13,7 @@ use crate::settings::traces::SPANS;
 use entity::error::{Error, Result};
 
 /// The most entries that one commit may touch, so that no script runs for long.
-const TOUCHED_MAX: usize = 6000;
-
-/// The entries of a batch beyond which its fold takes a thread some milliseconds.
-const LARGE: usize = 500;
+const TOUCHED_MAX: usize = 20_000;
 
 /// A batch for one partition, with the keys that it needs and perhaps their snapshot.
 #[derive(Debug)]
@@ -136,15 +131,6 @@ fn of_content(error: Error) -> ranking::Error {
     }
 }
 
-/// Computes for a batch of so many entries. Of a large one the thread leaves its other tasks to
-/// others meanwhile, such as reads; a runtime of one thread has no others.
-fn aside<T>(entries: usize, compute: impl FnOnce() -> T) -> T {
-    match Handle::current().runtime_flavor() {
-        RuntimeFlavor::MultiThread if entries > LARGE => block_in_place(compute),
-        _ => compute(),
-    }
-}
-
 struct Submitting<'a> {
     prepared: Prepared,
     following: Option<&'a mut Prepared>,
@@ -166,8 +152,7 @@ impl Change for Submitting<'_> {
                     partition.snapshot(batch.wanted()).instrument(span).await?
                 }
             };
-            let fold = || batch.fold(&snapshot, rand::random());
-            match aside(batch.touched(), fold)? {
+            match batch.fold(&snapshot, rand::random())? {
                 FoldOutcome::FoldedBatch(folded) => break (snapshot, folded),
                 FoldOutcome::Again(again) => *batch = again,
                 FoldOutcome::Roll(boards) => {
@@ -179,8 +164,7 @@ impl Change for Submitting<'_> {
                 }
             }
         };
-        let write = || store.writes(partition.no, &folded, *dedup);
-        let writes = aside(batch.touched(), write);
+        let writes = store.writes(partition.no, &folded, *dedup);
         Ok(Proposal {
             head: snapshot.head,
             log_len: snapshot.log_len,

@@ -12,6 +12,9 @@ use entity::error::Result;
 /// connection must not hold up those that need none.
 const READ_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// The most connections of the persister to SQLite, where one transaction writes at a time.
+const SQLITE_PERSISTERS_MAX: u32 = 4;
+
 /// The server's connections to the database that wait for no other ones.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Stores")]
@@ -53,11 +56,14 @@ impl SqlSettings {
         pools: &PoolSettings,
         db: &DatabaseConnection,
     ) -> Result<DatabaseConnection> {
-        let options = self.options(pools.sql_persister_connections, None)?;
-        match is_in_memory(&options) {
-            true => Ok(db.clone()),
-            false => self.open_pool(options).await,
+        let mut options = self.options(pools.sql_persister_connections, None)?;
+        if is_in_memory(&options) {
+            return Ok(db.clone());
         }
+        if options.get_url().starts_with("sqlite:") {
+            options.max_connections(pools.sql_persister_connections.min(SQLITE_PERSISTERS_MAX));
+        }
+        self.open_pool(options).await
     }
 
     /// Connects for reads that answer requests, and for look-ups: pools beside one that
