@@ -148,7 +148,7 @@ impl Admission {
             place = Some(acquired);
         }
         self.changes.under_way.fetch_add(points.max(RESERVED_POINTS), Ordering::SeqCst);
-        Ok(Budget::of_change(self.clone(), points, place))
+        Ok(Budget::new(self.clone(), points, false).of_change(place))
     }
 
     fn lane(&self, is_heavy: bool) -> &Lane {

@@ -232,7 +232,7 @@ async fn push(
         let is_other = last.as_ref().is_none_or(|last| last.json != update.json);
         let is_due = is_other || due + spent >= DUE_MAX;
         if is_due {
-            update.add_executed(std::mem::take(&mut due).div_ceil(sockets));
+            update.executed += std::mem::take(&mut due).div_ceil(sockets);
         } else {
             due += spent;
         }
@@ -262,7 +262,7 @@ impl Subscribed {
         loop {
             let update = self.updates.borrow_and_update().clone()?;
             let is_same = self.last.as_ref().is_some_and(|last| last.json == update.json);
-            let points = if is_same { update.executed } else { update.points };
+            let points = update.executed + if is_same { 0 } else { update.sent };
             match self.feed.service.rates.account(&self.client).read(points) {
                 Ok(_) => {
                     self.feed.taken.notify_one();

@@ -6,8 +6,8 @@ use async_graphql::parser::types::OperationType;
 use async_graphql::{Request, Response, ServerError, Value, Variables};
 use axum::body::Bytes;
 use engine::settings::traces::SPANS;
-use futures::StreamExt;
 use futures::stream::{BoxStream, once};
+use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
@@ -67,9 +67,9 @@ pub struct Update {
     errors: Vec<ServerError>,
     /// The answer as JSON.
     pub json: Bytes,
-    /// The points that each socket pays for it.
-    pub points: u64,
-    /// The part of them that its execution took.
+    /// The points that each socket pays for what it is sent.
+    pub sent: u64,
+    /// Those that each pays for its part of the execution.
     pub executed: u64,
     /// The memory that it is held in until a socket takes it, if it is no feed's.
     held: Option<Part<Client>>,
@@ -160,12 +160,10 @@ impl Operation {
         following: &Following,
     ) -> Executed {
         let may_turn = !is_known(principal.as_deref());
-        let begins_turns = may_turn && self.is_heavy();
-        let turning = (may_turn && !begins_turns).then(Arc::<Turning>::default);
-        let (operation, owned) = (self.clone(), service.clone());
-        let (following, of_run) = (following.clone(), turning.clone());
-        let running =
-            Box::pin(async move { operation.run(&owned, principal, following, of_run).await });
+        let (operation, owned, following) = (self.clone(), service.clone(), following.clone());
+        let run = |turning| {
+            Box::pin(async move { operation.run(&owned, principal, following, turning).await })
+        };
         let span = tracing::info_span!(
             target: SPANS,
             parent: None,
@@ -175,15 +173,10 @@ impl Operation {
             laurel.points = Empty,
         );
         name_operation(&span, self.kind, &self.document, self.operation_name.as_deref());
-        let executing = async {
-            match turning {
-                _ if begins_turns => service.turns.run(running).await.flatten(),
-                Some(turning) => service.turns.run_later(running, turning).await.flatten(),
-                None => running.await,
-            }
-        };
+        let heaviness = (may_turn, self.is_heavy());
+        let executing = service.turns.run_when_heavy(heaviness, span.clone(), run);
         let executing = executing.instrument(span.clone());
-        let executed = within(service.query_timeout, executing).await;
+        let executed = within(service.query_timeout, executing).await.flatten();
         let executed = executed.unwrap_or_else(|error| {
             let response = Response::from_errors(vec![server_error(error)]);
             Executed { response, spent: self.cost.points }
@@ -240,10 +233,7 @@ impl Update {
     pub fn new(executed: Executed, bytes_max: u32, sockets: u64) -> Self {
         let Executed { mut response, spent } = executed;
         let shared = spent.div_ceil(sockets);
-        let refusal = |errors| {
-            let refusal = Self::refusal(errors);
-            Self { points: refusal.points + shared, executed: shared, ..refusal }
-        };
+        let refusal = |errors| Self { executed: shared, ..Self::refusal(errors) };
         if response.data == Value::Null {
             return refusal(response.errors);
         }
@@ -254,9 +244,9 @@ impl Update {
             let message = format!("the answer is longer than {bytes_max} bytes: ask for less");
             return refusal(vec![server_error(Error::limit_exceeded(message))]);
         }
-        let points = REQUEST_POINTS + json.len() as u64 / BYTES_A_POINT + shared;
+        let sent = REQUEST_POINTS + json.len() as u64 / BYTES_A_POINT;
         let Response { data, errors, .. } = response;
-        Self { data, errors, json: json.into(), points, executed: shared, held: None }
+        Self { data, errors, json: json.into(), sent, executed: shared, held: None }
     }
 
     /// The answer to an operation that is not executed, or not any more.
@@ -265,14 +255,8 @@ impl Update {
         errors.iter_mut().for_each(|error| error.path.clear());
         finish(&mut errors);
         let json = serde_json::json!({ "errors": errors }).to_string().into();
-        let points = REQUEST_POINTS;
-        Self { data: Value::Null, errors, json, points, executed: 0, held: None }
-    }
-
-    /// Adds to the points that its execution took.
-    pub fn add_executed(&mut self, points: u64) {
-        self.points += points;
-        self.executed += points;
+        let sent = REQUEST_POINTS;
+        Self { data: Value::Null, errors, json, sent, executed: 0, held: None }
     }
 
     /// True if the answer has no data, not even null: then none follows.
@@ -311,42 +295,34 @@ pub fn answers(
 ) -> BoxStream<'static, Arc<Update>> {
     // In a task of its own: a client that takes nothing of another answer must not hold up what a
     // query has entered, and what others wait for.
-    let beginning = tokio::spawn(begin(service, client, principal, parameters, bytes));
-    let beginning = AbortOnDropHandle::new(beginning);
-    let begun = async move {
-        beginning.await.unwrap_or_else(|error| {
+    let beginning = tokio::spawn(async move {
+        let of_client = (&client, principal.is_some());
+        let operation = match Operation::new(&service, of_client, parameters, bytes) {
+            Ok(operation) => Arc::new(operation),
+            Err(errors) => return one(Update::refusal(errors)),
+        };
+        if operation.kind == OperationType::Subscription {
+            let subscribed =
+                service.feeds.subscribe(&service, client, principal.as_deref(), operation);
+            return subscribed.await;
+        }
+        let executed = operation.execute(&service, principal, &Following::default()).await;
+        let mut update = Update::new(executed, service.live.push_bytes_max, 1);
+        // The points of the text are in those that were spent, and are paid.
+        let more = (update.sent + update.executed).saturating_sub(operation.cost.points);
+        service.rates.account(&client).read_more(more);
+        match service.sockets.hold(&client, ANSWER_BYTES * update.json.len() as u64) {
+            Ok(held) => update.held = Some(held),
+            Err(error) => update = Update::refusal(vec![server_error(error)]),
+        }
+        one(update)
+    });
+    let beginning = AbortOnDropHandle::new(beginning).map(|begun| {
+        begun.unwrap_or_else(|error| {
             one(Update::refusal(vec![server_error(Error::internal(&error))]))
         })
-    };
-    once(begun).flatten().boxed()
-}
-
-async fn begin(
-    service: Service,
-    client: Client,
-    principal: Option<Arc<Principal>>,
-    parameters: Result<Parameters>,
-    bytes: usize,
-) -> BoxStream<'static, Arc<Update>> {
-    let of_client = (&client, principal.is_some());
-    let operation = match Operation::new(&service, of_client, parameters, bytes) {
-        Ok(operation) => Arc::new(operation),
-        Err(errors) => return one(Update::refusal(errors)),
-    };
-    if operation.kind == OperationType::Subscription {
-        let subscribed = service.feeds.subscribe(&service, client, principal.as_deref(), operation);
-        return subscribed.await;
-    }
-    let executed = operation.execute(&service, principal, &Following::default()).await;
-    let mut update = Update::new(executed, service.live.push_bytes_max, 1);
-    // The points of the text are in those that were spent, and are paid.
-    let paid = operation.cost.points;
-    service.rates.account(&client).read_more(update.points.saturating_sub(paid));
-    match service.sockets.hold(&client, ANSWER_BYTES * update.json.len() as u64) {
-        Ok(held) => update.held = Some(held),
-        Err(error) => update = Update::refusal(vec![server_error(error)]),
-    }
-    one(update)
+    });
+    once(beginning).flatten().boxed()
 }
 
 /// The only answer.

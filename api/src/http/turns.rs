@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::error::{Error, ErrorCode, Result};
 use turning::PRESENT;
@@ -99,12 +99,36 @@ impl Turns {
         Self { queue, places: Arc::new(Semaphore::new(requests_max)) }
     }
 
+    /// Does the work of a request that may take turns, or may not: a heavy one in turns, under its
+    /// span, and another one here until it asks for a turn by what `work` is given.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub async fn run_when_heavy<F>(
+        &self,
+        (may_turn, is_heavy): (bool, bool),
+        span: Span,
+        work: impl FnOnce(Option<Arc<Turning>>) -> F,
+    ) -> Result<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        match (may_turn, is_heavy) {
+            (true, true) => self.run(work(None).instrument(span)).await,
+            (true, false) => {
+                let turning = Arc::<Turning>::default();
+                self.run_later(work(Some(turning.clone())), turning).await
+            }
+            (false, _) => Ok(work(None).await),
+        }
+    }
+
     /// Does some work, and goes on with it in a turn once it asks for one. Until it has one, its
     /// other parts go on here, so that none of them keeps what others wait for.
     ///
     /// # Errors
     /// As [`Self::run`].
-    pub async fn run_later<T: Send + 'static>(
+    async fn run_later<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
         turning: Arc<Turning>,

@@ -35,33 +35,21 @@ pub struct Budget {
 impl Budget {
     /// That of a request that enters, and has spent so many points on its text.
     pub(super) fn new(admission: Arc<Admission>, points: u64, is_heavy: bool) -> Self {
-        Self::of_kind(admission, points, if is_heavy { HEAVY } else { LIGHT }, None)
-    }
-
-    /// That of a mutation.
-    pub(super) fn of_change(
-        admission: Arc<Admission>,
-        points: u64,
-        place: Option<OwnedSemaphorePermit>,
-    ) -> Self {
-        Self::of_kind(admission, points, CHANGE, place)
-    }
-
-    fn of_kind(
-        admission: Arc<Admission>,
-        points: u64,
-        kind: u8,
-        _place: Option<OwnedSemaphorePermit>,
-    ) -> Self {
         Self {
-            kind: kind.into(),
+            kind: if is_heavy { HEAVY } else { LIGHT }.into(),
             turning: None,
             max: admission.budget_max,
             spent: AtomicU64::new(points),
             standings: AtomicU64::new(0),
             admission,
-            _place,
+            _place: None,
         }
+    }
+
+    /// This budget, of a mutation, which has a place if its answer is costly.
+    pub(super) fn of_change(mut self, place: Option<OwnedSemaphorePermit>) -> Self {
+        (self.kind, self._place) = (CHANGE.into(), place);
+        self
     }
 
     /// This budget, of at most so many points.

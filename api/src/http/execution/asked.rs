@@ -98,7 +98,6 @@ impl Asked {
         let began = Instant::now();
         let is_costly = checked.cost.points > LIGHT_POINTS_MAX;
         let may_turn = !is_known(self.principal.as_deref()) && !self.in_turns;
-        let begins_turns = is_costly && may_turn;
         let (seconds, answer) = match checked.kind {
             // A mutation goes on when its client leaves: what it commits counts, and the client may
             // ask for it again.
@@ -114,17 +113,9 @@ impl Asked {
             _ => {
                 let timeout = service.query_timeout;
                 let of_turns = service.clone();
-                let turns = &of_turns.turns;
-                let turning = (may_turn && !begins_turns).then(Arc::<Turning>::default);
-                let of_run = (None, turning.clone());
-                let running = Box::pin(self.run(service, checked, of_run, span.clone()));
-                let answer = async {
-                    match turning {
-                        _ if begins_turns => turns.run(running.instrument(span)).await,
-                        Some(turning) => turns.run_later(running, turning).await,
-                        None => Ok(running.await),
-                    }
-                };
+                let of_run = span.clone();
+                let run = |turning| Box::pin(self.run(service, checked, (None, turning), of_run));
+                let answer = of_turns.turns.run_when_heavy((may_turn, is_costly), span, run);
                 (&METRICS.query_seconds, within(timeout, answer).await)
             }
         };
