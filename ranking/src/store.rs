@@ -17,6 +17,7 @@
 pub mod entrants;
 pub mod key;
 pub mod log;
+mod marks;
 pub mod owner;
 mod paces;
 pub mod periods;

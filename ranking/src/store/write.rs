@@ -3,18 +3,14 @@
 use std::collections::HashMap;
 
 use super::{Failed, Store, foreign_key};
-use crate::board::mark::BoardMark;
 use crate::commit::{Commit, Head};
 use crate::error::{Error, Result};
-use crate::id::{BoardNo, MemberId, PartitionNo};
-use crate::merge::{MemberMark, member_field};
+use crate::id::{MemberId, PartitionNo};
 use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
 use crate::store::key::KeySpace;
 use crate::store::stage::payload;
 use crate::submission::{FoldedBatch, StandingsChange};
-use crate::window::roll::RollMark;
-use crate::window::seal::{SealMark, SealName};
 
 /// The most pairs in one variadic command: no command runs for long.
 pub const PAIRS_MAX: usize = 1000;
@@ -81,7 +77,11 @@ pub(crate) struct Write {
 
 /// A list of writes, in the form that the scripts read.
 #[derive(Debug, Default)]
-pub struct Writes(pub(crate) Vec<Write>);
+pub struct Writes {
+    all: Vec<Write>,
+    /// The write that lists periods at a key, unless a later one changes that key otherwise.
+    listing: HashMap<String, usize>,
+}
 
 impl Writes {
     /// Sets entries: `ZADD`, at most [`PAIRS_MAX`] pairs each.
@@ -116,11 +116,11 @@ impl Writes {
 
     /// Removes one member from a sorted set, whatever its bytes: `ZREM`.
     pub fn take_out(&mut self, key: &str, member: &[u8]) {
-        self.0.push(Write { command: "ZREM", key: key.to_owned(), args: vec![member.to_vec()] });
+        self.add(Write { command: "ZREM", key: key.to_owned(), args: vec![member.to_vec()] });
     }
 
-    /// Lists a period that has entries: `ZADD`. `all` and decaying windows have one period, and no
-    /// list.
+    /// Lists a period that has entries: `ZADD`, one for many periods of a list, as a late score may
+    /// count in hundreds. `all` and decaying windows have one period, and no list.
     pub fn note_period(
         &mut self,
         keys: &KeySpace,
@@ -128,81 +128,17 @@ impl Writes {
         id: &StandingsId,
         present_from_ms: i64,
     ) {
-        if id.window.has_periods() {
-            let args = vec![present_from_ms.to_string(), id.period.clone()];
-            self.push("ZADD", &keys.periods(partition, id), args);
+        if !id.window.has_periods() {
+            return;
         }
-    }
-
-    /// Sets a board's mark: `HSET`.
-    pub fn mark_board(
-        &mut self,
-        keys: &KeySpace,
-        partition: PartitionNo,
-        no: BoardNo,
-        mark: BoardMark,
-    ) {
-        let args = vec![no.to_string(), mark.to_text()];
-        self.push("HSET", &keys.board_marks(partition), args);
-    }
-
-    /// Sets the generation that began a board's layout: `HSET`.
-    pub fn mark_layout(
-        &mut self,
-        keys: &KeySpace,
-        partition: PartitionNo,
-        no: BoardNo,
-        since: u32,
-    ) {
-        let args = vec![layout_field(no), since.to_string()];
-        self.push("HSET", &keys.board_marks(partition), args);
-    }
-
-    /// Sets the progress of a series: `HSET`.
-    pub fn mark_roll(
-        &mut self,
-        keys: &KeySpace,
-        partition: PartitionNo,
-        no: BoardNo,
-        series: &str,
-        mark: RollMark,
-    ) {
-        let args = vec![series.to_owned(), mark.to_text()];
-        self.push("HSET", &keys.rolls(partition, no), args);
-    }
-
-    /// Sets the progress of sealing in a window: `HSET`.
-    pub fn mark_seal(
-        &mut self,
-        keys: &KeySpace,
-        partition: PartitionNo,
-        name: SealName,
-        mark: SealMark,
-    ) {
-        let args = vec![name.field(), mark.to_text()];
-        self.push("HSET", &keys.board_marks(partition), args);
-    }
-
-    /// Sets the marks of members, or takes them away: `HSET`, `HDEL`.
-    pub fn mark_members(
-        &mut self,
-        keys: &KeySpace,
-        partition: PartitionNo,
-        marks: &[(MemberId, MemberMark)],
-    ) {
-        let key = keys.board_marks(partition);
-        for chunk in marks.chunks(PAIRS_MAX) {
-            let (mut set, mut gone) = (vec![], vec![]);
-            for (member, mark) in chunk {
-                match mark.to_text() {
-                    Some(text) => set.extend([member_field(member), text]),
-                    None => gone.push(member_field(member)),
-                }
-            }
-            for (command, args) in [("HSET", set), ("HDEL", gone)] {
-                if !args.is_empty() {
-                    self.push(command, &key, args);
-                }
+        let (list, pair) =
+            (keys.periods(partition, id), [present_from_ms.to_string(), id.period.clone()]);
+        let listing = self.listing.get(&list).map(|&place| &mut self.all[place].args);
+        match listing.filter(|args| args.len() < 2 * PAIRS_MAX) {
+            Some(args) => args.extend(pair.map(String::into_bytes)),
+            None => {
+                self.push("ZADD", &list, pair.into());
+                self.listing.insert(list, self.all.len() - 1);
             }
         }
     }
@@ -229,7 +165,7 @@ impl Writes {
     pub fn load(&mut self, key: &str, entries: &[(&str, RankKey)]) {
         let entries = entries.iter().map(|(member, key)| (member.as_bytes(), key.to_f64()));
         let args = vec![b"0".to_vec(), payload::encode(entries), b"REPLACE".to_vec()];
-        self.0.push(Write { command: "RESTORE", key: key.to_owned(), args });
+        self.add(Write { command: "RESTORE", key: key.to_owned(), args });
     }
 
     /// Drops a key: `UNLINK`, which frees it in the background.
@@ -273,11 +209,13 @@ impl Writes {
     }
 
     pub(crate) fn push(&mut self, command: &'static str, key: &str, args: Vec<String>) {
-        self.0.push(Write {
-            command,
-            key: key.to_owned(),
-            args: args.into_iter().map(String::into_bytes).collect(),
-        });
+        let args = args.into_iter().map(String::into_bytes).collect();
+        self.add(Write { command, key: key.to_owned(), args });
+    }
+
+    fn add(&mut self, write: Write) {
+        self.listing.remove(&write.key);
+        self.all.push(write);
     }
 
     /// Appends to KEYS, and returns ARGV.
@@ -290,7 +228,7 @@ impl Writes {
             })
         };
         let mut argv = vec![];
-        for Write { command, key, args } in &self.0 {
+        for Write { command, key, args } in &self.all {
             argv.extend([
                 command.as_bytes().to_vec(),
                 place(key).to_string().into_bytes(),
@@ -305,11 +243,6 @@ impl Writes {
         }
         argv
     }
-}
-
-/// The field of a board's layout in the hash of marks.
-pub(crate) fn layout_field(no: BoardNo) -> String {
-    format!("{no}:layout")
 }
 
 impl Store {
@@ -381,7 +314,32 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::BoardNo;
+    use crate::window::Window;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_list_gets_its_periods_in_few_writes_and_in_order() {
+        let (keys, no) = (KeySpace::new("t").unwrap(), PartitionNo(0));
+        let id = |label: String| StandingsId {
+            board: BoardNo(1),
+            generation: 1,
+            segment: String::new(),
+            window: Window::Daily,
+            period: label,
+        };
+        let list = keys.periods(no, &id(String::new()));
+        let mut writes = Writes::default();
+        for day in 0..PAIRS_MAX as i64 + 1 {
+            writes.note_period(&keys, no, &id(day.to_string()), day);
+            writes.drop_key(&day.to_string());
+        }
+        writes.forget_periods(&list, &["0".to_owned()]);
+        writes.note_period(&keys, no, &id("0".to_owned()), 0);
+        let of_list = writes.all.iter().filter(|write| write.key == list);
+        let of_list: Vec<_> = of_list.map(|write| (write.command, write.args.len())).collect();
+        assert_eq!(of_list, [("ZADD", 2 * PAIRS_MAX), ("ZADD", 2), ("ZREM", 1), ("ZADD", 2)]);
+    }
 
     proptest! {
         #[test]

@@ -16,6 +16,7 @@ use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::request::RequestState;
+use crate::http::admission::Admission;
 use crate::submit::committer::Submitted;
 
 /// The standings of late scores that requests may write at the same time, and that one commit of a
@@ -31,6 +32,9 @@ const LATE_REST: u32 = 9;
 /// The longest rest.
 const LATE_REST_MAX: Duration = Duration::from_secs(1);
 
+/// The time without any other request that ends a rest: Redis rests for those.
+const LATE_QUIET: Duration = Duration::from_millis(100);
+
 /// The turn of requests with many standings of late scores: one of them is written at a time.
 #[derive(Debug)]
 pub struct LateWrites(Arc<Semaphore>);
@@ -41,6 +45,8 @@ pub(crate) struct LateTurn {
     place: Option<OwnedSemaphorePermit>,
     /// The rest that is due before the next commit, in whatever partition.
     rest: Mutex<Duration>,
+    /// Knows whether other requests come.
+    admission: Arc<Admission>,
 }
 
 impl Default for LateWrites {
@@ -55,12 +61,19 @@ impl LateWrites {
     ///
     /// # Errors
     /// `UNAVAILABLE` if it does not come within 20 s.
-    async fn turn(&self, standings: u64) -> crate::error::Result<Option<LateTurn>> {
+    async fn turn(
+        &self,
+        standings: u64,
+        admission: &Arc<Admission>,
+    ) -> crate::error::Result<Option<LateTurn>> {
         if standings <= LATE_STANDINGS_MAX {
             return Ok(None);
         }
         match timeout(LATE_TIMEOUT, self.0.clone().acquire_owned()).await {
-            Ok(Ok(place)) => Ok(Some(LateTurn { place: Some(place), rest: Mutex::default() })),
+            Ok(Ok(place)) => {
+                let (rest, admission) = (Mutex::default(), admission.clone());
+                Ok(Some(LateTurn { place: Some(place), rest, admission }))
+            }
             _ => Err(Error::new(
                 ErrorCode::Unavailable,
                 "late scores of other requests are being written, and none of this request is; send it again",
@@ -83,7 +96,7 @@ impl LateTurn {
         let mut placed = Submitted { verdicts: vec![], commit: None };
         for piece in pieces(board, submissions, state.now_ms) {
             let mut rest = self.rest.lock().await;
-            sleep(*rest).await;
+            take_rest(*rest, || self.admission.admitted()).await;
             let began = Instant::now();
             let submitted = app.committers.submit(&state.client(), partition, piece).await;
             *rest = (began.elapsed() * LATE_REST).min(LATE_REST_MAX);
@@ -102,11 +115,25 @@ impl LateTurn {
 impl Drop for LateTurn {
     fn drop(&mut self) {
         let (place, rest) = (self.place.take(), *self.rest.get_mut());
+        let admission = self.admission.clone();
         // The next turn alone waits for it.
         tokio::spawn(async move {
-            sleep(rest).await;
+            take_rest(rest, || admission.admitted()).await;
             drop(place);
         });
+    }
+}
+
+/// Rests for so long, or until no other request comes for [`LATE_QUIET`]. `admitted` counts those
+/// that came.
+async fn take_rest(rest: Duration, admitted: impl Fn() -> u64) {
+    let ends = Instant::now() + rest;
+    loop {
+        let before = admitted();
+        sleep(LATE_QUIET.min(ends - Instant::now())).await;
+        if Instant::now() >= ends || admitted() == before {
+            return;
+        }
     }
 }
 
@@ -150,7 +177,7 @@ pub(crate) async fn check(
         late += if of_score > of_present { of_score } else { 0 };
     }
     let Err(written) = state.budget.write(all, max) else {
-        return app.late_writes.turn(late).await;
+        return app.late_writes.turn(late, state.budget.admission()).await;
     };
     let fitting = (scores.len() as u64 * max / written).max(1);
     Err(Error::new(
@@ -164,16 +191,28 @@ pub(crate) async fn check(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
+    use crate::http::check::cost::tests::limits;
 
     #[tokio::test]
     async fn one_request_with_many_late_scores_is_written_at_a_time() {
-        let late = LateWrites::default();
-        let first = late.turn(LATE_STANDINGS_MAX + 1).await.unwrap();
-        let mut second = Box::pin(late.turn(u64::MAX));
+        let (late, admission) = (LateWrites::default(), Admission::new(&limits()));
+        let first = late.turn(LATE_STANDINGS_MAX + 1, &admission).await.unwrap();
+        let mut second = Box::pin(late.turn(u64::MAX, &admission));
         assert!(futures::poll!(&mut second).is_pending());
-        assert!(late.turn(LATE_STANDINGS_MAX).await.unwrap().is_none());
+        assert!(late.turn(LATE_STANDINGS_MAX, &admission).await.unwrap().is_none());
         drop(first);
         assert!(second.await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_rest_ends_where_no_other_request_comes() {
+        let hour = Duration::from_secs(3600);
+        timeout(LATE_TIMEOUT, take_rest(hour, || 7)).await.expect("nothing comes");
+        let (began, rest, coming) = (Instant::now(), 3 * LATE_QUIET, AtomicU64::new(0));
+        take_rest(rest, || coming.fetch_add(1, Ordering::Relaxed)).await;
+        assert!(began.elapsed() >= rest);
     }
 }

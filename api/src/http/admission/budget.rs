@@ -52,6 +52,11 @@ impl Budget {
         self
     }
 
+    /// The admission that let the request in.
+    pub fn admission(&self) -> &Arc<Admission> {
+        &self.admission
+    }
+
     /// This budget, of at most so many points.
     pub fn at_most(mut self, points: u64) -> Self {
         self.max = self.max.min(points);

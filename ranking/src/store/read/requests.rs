@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::id::MemberId;
 use crate::score::rank_key::RankKey;
 use crate::standings_id::StandingsId;
-use crate::store::write::layout_field;
+use crate::store::marks::layout_field;
 use crate::store::{Store, decode};
 use crate::window::roll::RollMark;
 use crate::window::seal::{SealMark, SealName};

@@ -11,6 +11,12 @@ local TYPE_OF = { HMGET = 'hash', ZMSCORE = 'zset' }
 local FIELDS_MAX = 4000
 
 local function look_up(command, key, first, last)
+  if first == last then
+    local found = redis.pcall(command, key, ARGV[first])
+    if not found.err then
+      return found[1] and found
+    end
+  end
   -- Most reads are of missing keys: a thousand nils cost as much as a thousand values.
   local type = redis.call('TYPE', key).ok
   if type == 'none' then
