@@ -47,7 +47,7 @@ pub struct Admission {
     /// The places of mutations with costly answers.
     costly_changes: Arc<Semaphore>,
     /// The light requests and mutations that have ever been let in.
-    admitted: AtomicU64,
+    admitted: Arc<AtomicU64>,
     waiting: AtomicUsize,
     waiting_max: usize,
     /// The bytes that the waiting requests hold.
@@ -77,7 +77,7 @@ impl Admission {
             turning: Lane::default(),
             changes: Lane::default(),
             costly_changes: Arc::new(Semaphore::new(COSTLY_CHANGES_MAX)),
-            admitted: AtomicU64::new(0),
+            admitted: Arc::default(),
             waiting: AtomicUsize::new(0),
             waiting_max: limits.requests_waiting_max as usize,
             waiting_bytes: AtomicU64::new(0),
@@ -96,11 +96,6 @@ impl Admission {
     /// True if light requests or mutations are under way.
     pub fn has_light(&self) -> bool {
         [&self.light, &self.changes].iter().any(|lane| lane.under_way.load(Ordering::SeqCst) > 0)
-    }
-
-    /// The light requests and mutations that have ever been let in: if it stays, none comes.
-    pub fn admitted(&self) -> u64 {
-        self.admitted.load(Ordering::Relaxed)
     }
 
     /// The requests that wait.
@@ -136,7 +131,6 @@ impl Admission {
                 }
             }
         }
-        self.admitted.fetch_add(u64::from(!is_heavy), Ordering::Relaxed);
         Ok(Budget::new(self.clone(), points, is_heavy))
     }
 
@@ -156,7 +150,6 @@ impl Admission {
             };
             place = Some(acquired);
         }
-        self.admitted.fetch_add(1, Ordering::Relaxed);
         self.changes.under_way.fetch_add(points.max(RESERVED_POINTS), Ordering::SeqCst);
         Ok(Budget::new(self.clone(), points, false).of_change(place))
     }

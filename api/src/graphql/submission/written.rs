@@ -3,6 +3,7 @@
 //! other score waiting for long.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ranking::id::PartitionNo;
@@ -16,7 +17,6 @@ use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::request::RequestState;
-use crate::http::admission::Admission;
 use crate::submit::committer::Submitted;
 
 /// The standings of late scores that requests may write at the same time, and that one commit of a
@@ -45,8 +45,8 @@ pub(crate) struct LateTurn {
     place: Option<OwnedSemaphorePermit>,
     /// The rest that is due before the next commit, in whatever partition.
     rest: Mutex<Duration>,
-    /// Knows whether other requests come.
-    admission: Arc<Admission>,
+    /// Counts the requests that come.
+    admitted: Arc<AtomicU64>,
 }
 
 impl Default for LateWrites {
@@ -64,15 +64,14 @@ impl LateWrites {
     async fn turn(
         &self,
         standings: u64,
-        admission: &Arc<Admission>,
+        admitted: Arc<AtomicU64>,
     ) -> crate::error::Result<Option<LateTurn>> {
         if standings <= LATE_STANDINGS_MAX {
             return Ok(None);
         }
         match timeout(LATE_TIMEOUT, self.0.clone().acquire_owned()).await {
             Ok(Ok(place)) => {
-                let (rest, admission) = (Mutex::default(), admission.clone());
-                Ok(Some(LateTurn { place: Some(place), rest, admission }))
+                Ok(Some(LateTurn { place: Some(place), rest: Mutex::default(), admitted }))
             }
             _ => Err(Error::new(
                 ErrorCode::Unavailable,
@@ -96,7 +95,7 @@ impl LateTurn {
         let mut placed = Submitted { verdicts: vec![], commit: None };
         for piece in pieces(board, submissions, state.now_ms) {
             let mut rest = self.rest.lock().await;
-            take_rest(*rest, || self.admission.admitted()).await;
+            take_rest(*rest, || self.admitted.load(Ordering::Relaxed)).await;
             let began = Instant::now();
             let submitted = app.committers.submit(&state.client(), partition, piece).await;
             *rest = (began.elapsed() * LATE_REST).min(LATE_REST_MAX);
@@ -115,10 +114,10 @@ impl LateTurn {
 impl Drop for LateTurn {
     fn drop(&mut self) {
         let (place, rest) = (self.place.take(), *self.rest.get_mut());
-        let admission = self.admission.clone();
+        let admitted = self.admitted.clone();
         // The next turn alone waits for it.
         tokio::spawn(async move {
-            take_rest(rest, || admission.admitted()).await;
+            take_rest(rest, || admitted.load(Ordering::Relaxed)).await;
             drop(place);
         });
     }
@@ -177,7 +176,7 @@ pub(crate) async fn check(
         late += if of_score > of_present { of_score } else { 0 };
     }
     let Err(written) = state.budget.write(all, max) else {
-        return app.late_writes.turn(late, state.budget.admission()).await;
+        return app.late_writes.turn(late, state.budget.admitted()).await;
     };
     let fitting = (scores.len() as u64 * max / written).max(1);
     Err(Error::new(
@@ -191,18 +190,15 @@ pub(crate) async fn check(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
     use super::*;
-    use crate::http::check::cost::tests::limits;
 
     #[tokio::test]
     async fn one_request_with_many_late_scores_is_written_at_a_time() {
-        let (late, admission) = (LateWrites::default(), Admission::new(&limits()));
-        let first = late.turn(LATE_STANDINGS_MAX + 1, &admission).await.unwrap();
-        let mut second = Box::pin(late.turn(u64::MAX, &admission));
+        let late = LateWrites::default();
+        let first = late.turn(LATE_STANDINGS_MAX + 1, Arc::default()).await.unwrap();
+        let mut second = Box::pin(late.turn(u64::MAX, Arc::default()));
         assert!(futures::poll!(&mut second).is_pending());
-        assert!(late.turn(LATE_STANDINGS_MAX, &admission).await.unwrap().is_none());
+        assert!(late.turn(LATE_STANDINGS_MAX, Arc::default()).await.unwrap().is_none());
         drop(first);
         assert!(second.await.unwrap().is_some());
     }

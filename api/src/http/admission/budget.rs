@@ -35,6 +35,7 @@ pub struct Budget {
 impl Budget {
     /// That of a request that enters, and has spent so many points on its text.
     pub(super) fn new(admission: Arc<Admission>, points: u64, is_heavy: bool) -> Self {
+        admission.admitted.fetch_add(u64::from(!is_heavy), Ordering::Relaxed);
         Self {
             kind: if is_heavy { HEAVY } else { LIGHT }.into(),
             turning: None,
@@ -52,9 +53,9 @@ impl Budget {
         self
     }
 
-    /// The admission that let the request in.
-    pub fn admission(&self) -> &Arc<Admission> {
-        &self.admission
+    /// The light requests and mutations that were ever let in: while it stays, none comes.
+    pub fn admitted(&self) -> Arc<AtomicU64> {
+        self.admission.admitted.clone()
     }
 
     /// This budget, of at most so many points.
