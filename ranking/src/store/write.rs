@@ -69,10 +69,10 @@ pub enum Outcome {
 
 /// One variadic write to one key.
 #[derive(Debug)]
-pub(crate) struct Write {
-    pub(crate) command: &'static str,
-    pub(crate) key: String,
-    pub(crate) args: Vec<Vec<u8>>,
+struct Write {
+    command: &'static str,
+    key: String,
+    args: Vec<Vec<u8>>,
 }
 
 /// A list of writes, in the form that the scripts read.

@@ -11,6 +11,7 @@ local TYPE_OF = { HMGET = 'hash', ZMSCORE = 'zset' }
 local FIELDS_MAX = 4000
 
 local function look_up(command, key, first, last)
+  -- One value costs as little as its key's type.
   if first == last then
     local found = redis.pcall(command, key, ARGV[first])
     if not found.err then
