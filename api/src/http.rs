@@ -35,6 +35,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, Request as HttpRequest, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response as HttpResponse;
 use axum::routing::get;
 use engine::settings::connections::Origins;
@@ -48,7 +49,7 @@ use crate::graphql::Schemas;
 use admission::Admission;
 use answers::AnswerCache;
 use check::Checks;
-use execution::{Method, Received, execute};
+use execution::{Method, Received, execute, limited};
 use feeds::Feeds;
 use pages::front::Front;
 use persisted::PersistedQueries;
@@ -63,6 +64,9 @@ use sockets::{Most, Sockets};
 use turns::Turns;
 
 use crate::traces::request::{has_spans, span_of, traced};
+
+/// The points of a page or one of its files: it is made or compressed for each request.
+const PAGE_POINTS: u64 = 200;
 
 /// The answer at an address without a route.
 const NOTHING: (StatusCode, &str) =
@@ -85,6 +89,8 @@ pub(crate) struct Shared {
     answer_bytes_max: usize,
     /// The memory for long answers.
     answers_memory: Arc<SharedMemory<Client>>,
+    /// The memory for mutations until they have ended, which is after their clients may have gone.
+    mutations_memory: Arc<SharedMemory<Client>>,
     query_timeout: Duration,
     /// The time until the client of a mutation gets `TIMEOUT`.
     mutation_timeout: Duration,
@@ -123,23 +129,6 @@ pub fn routes(
 ) -> Routes {
     let admission = Admission::new(limits);
     let operations = operations::router(&app, admission.clone());
-    let graphql = Router::new()
-        .merge(pages::front::router())
-        .route("/graphql", get(query_by_get).post(query_by_post));
-    let mut main = graphql
-        .layer(headers::compression())
-        .merge(pages::front::assets())
-        .fallback(async || NOTHING);
-    if limits.graphiql == Switch::On {
-        main = main.merge(pages::graphiql::router());
-    }
-    if limits.admin_page == Switch::On {
-        main = main.merge(pages::office::router());
-    }
-    main = traced(main);
-    if connections.operations_listen.is_none() {
-        main = main.merge(operations::router(&app, admission.clone()));
-    }
     let service = Service(Arc::new(Shared {
         answers: AnswerCache::new(&app.deployment.store, caches),
         persisted_queries: PersistedQueries::new(
@@ -156,6 +145,7 @@ pub fn routes(
         bodies: BodyLimits::new(limits.body_bytes_max as usize, connections),
         answer_bytes_max: limits.answer_bytes_max as usize,
         answers_memory: SharedMemory::new(limits.answers_bytes),
+        mutations_memory: SharedMemory::new(limits.mutations_bytes),
         query_timeout: Duration::from_millis(limits.query_timeout_ms.into()),
         mutation_timeout: Duration::from_millis(limits.mutation_timeout_ms.into()),
         slow: (limits.slow_request_ms > 0)
@@ -169,11 +159,43 @@ pub fn routes(
         app,
         schemas,
     }));
+    let of_pages =
+        |pages: Router<Service>| pages.layer(from_fn_with_state(service.clone(), paid_page));
+    let graphql = Router::new()
+        .merge(of_pages(pages::front::router()))
+        .route("/graphql", get(query_by_get).post(query_by_post));
+    let mut main = graphql
+        .layer(headers::compression())
+        .merge(of_pages(pages::front::assets()))
+        .fallback(async || NOTHING);
+    if limits.graphiql == Switch::On {
+        main = main.merge(of_pages(pages::graphiql::router()));
+    }
+    if limits.admin_page == Switch::On {
+        main = main.merge(of_pages(pages::office::router()));
+    }
+    main = traced(main);
+    if connections.operations_listen.is_none() {
+        main = main.merge(operations::router(&service.app, service.admission.clone()));
+    }
     // Where layers look at each request, each passes the router.
     let is_short = connections.cors_origins.is_none() && !has_spans();
     let shortcut = is_short.then(|| Shortcut::new(service.clone()));
     let main = headers::shared(main.with_state(service), connections.cors_origins.as_ref());
     Routes { main, shortcut, operations }
+}
+
+/// Takes the points of a page or a file from the rate of its address.
+async fn paid_page(
+    State(service): State<Service>,
+    Extension(caller): Extension<Caller>,
+    request: HttpRequest,
+    next: Next,
+) -> HttpResponse {
+    match service.rates.account(&Client::Address(caller.address.0)).read(PAGE_POINTS) {
+        Ok(_) => next.run(request).await,
+        Err(wait) => limited(MediaType::Json, wait),
+    }
 }
 
 async fn query_by_get(

@@ -21,13 +21,13 @@ use engine::deployment::Deployment;
 use engine::read::reader::Reader;
 use ranking::standings_id::StandingsId;
 use ranking::store::read::Standings;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::visibility::Visibilities;
 use follower::Follower;
-use topic::Topic;
 pub(crate) use topic::{Part, RETRY_PAUSE, Want, Watch};
+use topic::{TOPICS_AT_ONCE, Topic};
 
 /// The standings that are followed, and the follower.
 pub struct Live {
@@ -39,6 +39,8 @@ pub struct Live {
 pub(crate) struct Topics {
     reader: Reader,
     by_name: Mutex<HashMap<StandingsId, Weak<Topic>>>,
+    /// The places of topics that read: a follower pays for its answers, not for the reads.
+    places: Semaphore,
     /// Wakes the follower for the first topic.
     begun: Notify,
 }
@@ -49,6 +51,7 @@ impl Live {
         let topics = Arc::new(Topics {
             reader: reader.clone(),
             by_name: Mutex::default(),
+            places: Semaphore::new(TOPICS_AT_ONCE),
             begun: Notify::new(),
         });
         let follower = Follower::new(&topics, deployment, visibilities.follow());

@@ -24,6 +24,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
+use tokio::sync::MutexGuard;
+use tokio::time::Instant;
 
 use crate::error::ErrorCode;
 use crate::health::Health;
@@ -276,14 +278,17 @@ impl Metrics {
     }
 }
 
-/// All metrics, as text.
-pub async fn text(deployment: &Deployment, health: &Health) -> String {
-    let _asked = METRICS.stores.ask(deployment, health).await;
-    last_text()
+/// Asks the stores for their state, unless a request did so a moment ago. No other request asks
+/// while the guard is held.
+pub async fn ask_stores(
+    deployment: &Deployment,
+    health: &Health,
+) -> MutexGuard<'static, Option<Instant>> {
+    METRICS.stores.ask(deployment, health).await
 }
 
 /// All metrics, with the last known state of the stores, as text.
-pub fn last_text() -> String {
+pub fn text() -> String {
     let mut text = String::new();
     encode(&mut text, &METRICS.registry).expect("a string takes all text");
     text

@@ -111,7 +111,7 @@ async fn roll_boards(deployment: &Deployment, boards: &[&Board], now_ms: i64) ->
             let due = marks.map_err(Error::from).and_then(|marks| is_due(board, &marks, now_ms));
             let done = match due {
                 Ok(false) => continue,
-                Ok(true) => roll_in(partition, board, now_ms).await,
+                Ok(true) => roll_in(partition, board, now_ms, Goal::Next).await,
                 Err(error) => Err(error),
             };
             // The next round looks again.
@@ -148,15 +148,34 @@ fn next_ms(board: &Board, now_ms: i64) -> ranking::Result<Option<i64>> {
     Ok(looks.first().copied())
 }
 
-/// Rolls a board's windows to an instant.
+/// Rolls a board's windows to an instant, and prepares the periods after it.
 pub async fn roll_board(deployment: &Deployment, board: &Board, now_ms: i64) -> Result<()> {
+    roll_to(deployment, board, now_ms, Goal::Next).await
+}
+
+/// Rolls a board's windows to a goal.
+pub(crate) async fn roll_to(
+    deployment: &Deployment,
+    board: &Board,
+    now_ms: i64,
+    goal: Goal,
+) -> Result<()> {
     if !rolls(board) {
         return Ok(());
     }
     for partition in deployment.partitions_of(board) {
-        roll_in(partition, board, now_ms).await?;
+        roll_in(partition, board, now_ms, goal).await?;
     }
     Ok(())
+}
+
+/// How far windows are rolled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// The present period is complete: all that a read or a commit waits for.
+    Present,
+    /// So is the one after it, which takes a walk through all members.
+    Next,
 }
 
 fn rolls(board: &Board) -> bool {
@@ -177,7 +196,12 @@ fn is_due(board: &Board, marks: &HashMap<String, RollMark>, now_ms: i64) -> Resu
 }
 
 /// Rolls a board's windows in one partition.
-pub(crate) async fn roll_in(partition: Partition<'_>, board: &Board, now_ms: i64) -> Result<()> {
+pub(crate) async fn roll_in(
+    partition: Partition<'_>,
+    board: &Board,
+    now_ms: i64,
+    goal: Goal,
+) -> Result<()> {
     let mut done = BTreeSet::new();
     loop {
         let marks = partition.rolls(board.no).await?;
@@ -193,7 +217,9 @@ pub(crate) async fn roll_in(partition: Partition<'_>, board: &Board, now_ms: i64
                 continue;
             }
         };
-        if !series.step(partition, mark, now_ms).await? {
+        let has_begun = mark.begun_ms >= series.at(now_ms)?.present_from_ms;
+        let is_there = goal == Goal::Present && has_begun;
+        if is_there || !series.step(partition, mark, now_ms).await? {
             done.insert(name);
         }
     }

@@ -45,6 +45,16 @@ pub async fn begin_view(db: &DatabaseConnection) -> Result<DatabaseTransaction, 
     begin_with(db, options).await
 }
 
+/// As [`begin_view`], for a process that reads whole tables and then ends: no statement of its
+/// session has a limit of time.
+pub async fn begin_long_view(db: &DatabaseConnection) -> Result<DatabaseTransaction, DbErr> {
+    let view = begin_view(db).await?;
+    if let Some(sql) = dialect::unlimited(db.get_database_backend()) {
+        view.execute_unprepared(sql).await?;
+    }
+    Ok(view)
+}
+
 /// Begins a transaction in a task of its own.
 ///
 /// A dropped BEGIN of PostgreSQL would leave its connection inside a transaction that holds a

@@ -54,11 +54,11 @@ pub enum Error {
     /// board's row again, then the standings.
     #[error("board {0} moved to another number of shards a moment ago; read it again")]
     BoardMoved(i64),
-    /// Redis cannot be reached, is loading, or is out of memory: try again later.
+    /// Redis cannot be reached, or is loading: try again later.
     #[error("{0}")]
     Unavailable(String),
-    /// Redis is away, and SQL would have to do too much for an answer: try again later. The message
-    /// is for the client.
+    /// A store has no room for a write, or would have to do too much for an answer: try again later.
+    /// The message is for the client.
     #[error("{0}")]
     Overloaded(String),
     /// A rolling window of a board has not reached the requested period: roll it, then try again.

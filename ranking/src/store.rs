@@ -307,7 +307,7 @@ const OUT_OF_MEMORY: &str = "Redis is out of memory (OOM): expected more maxmemo
 /// True if Redis refused a write as it is out of memory; a replica, for one, refuses it for another
 /// reason.
 pub fn is_out_of_memory(error: &Error) -> bool {
-    matches!(error, Error::Unavailable(text) if text == OUT_OF_MEMORY)
+    matches!(error, Error::Overloaded(text) if text == OUT_OF_MEMORY)
 }
 
 /// Classifies a Redis error for the caller: Redis is away or full for now, or its data is foreign.
@@ -325,7 +325,7 @@ fn classify(error: &RedisError) -> Error {
         "TRYAGAIN",
     ];
     if has_code(error, &["OOM"]) {
-        return Error::Unavailable(OUT_OF_MEMORY.into());
+        return Error::Overloaded(OUT_OF_MEMORY.into());
     }
     if away || has_code(error, &for_now) {
         return Error::Unavailable(format!("Redis is unavailable for now: {error}"));

@@ -26,9 +26,10 @@ const OF_ADDRESS: usize = 50;
 /// The seconds of the siege, and of the readers alone.
 const SECONDS: usize = 60;
 
-/// The pause between two requests of a connection, on average. After pauses of the same length, all
-/// that once waited for the same thing would come at once, again and again.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The pause between two requests of a connection, on average, in milliseconds; `BENCH_PAUSE_MS` has
+/// another one, for a machine on which so many readers alone are too much. After pauses of the same
+/// length, all that once waited for the same thing would come at once, again and again.
+const PAUSE_MS: u64 = 1000;
 
 /// The longest body of an attack: the attackers share the machine with the server.
 const BODY_BYTES_MAX: usize = 40_000;
@@ -65,6 +66,11 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     }
 }
 
+fn mean_pause() -> Duration {
+    let given = std::env::var("BENCH_PAUSE_MS").ok();
+    Duration::from_millis(given.map_or(PAUSE_MS, |given| given.parse().unwrap()))
+}
+
 async fn pause(mean: Duration) {
     let lasts = mean.mul_f64(rand::rng().random_range(0.5..1.5));
     tokio::time::sleep(lasts).await;
@@ -99,7 +105,7 @@ async fn read(url: &Arc<str>, lasts: Duration) -> (Vec<f64>, BTreeMap<String, us
 async fn read_until(client: Client, url: Arc<str>, deadline: Instant) -> (Vec<f64>, Vec<String>) {
     let (mut ms, mut failures) = (vec![], vec![]);
     // The readers do not come all at once.
-    let wait = PAUSE.mul_f64(rand::rng().random_range(0.0..1.0));
+    let wait = mean_pause().mul_f64(rand::rng().random_range(0.0..1.0));
     tokio::time::sleep(wait).await;
     while Instant::now() < deadline {
         let member = key(rand::rng().random_range(0..MEMBERS));
@@ -116,7 +122,7 @@ async fn read_until(client: Client, url: Arc<str>, deadline: Instant) -> (Vec<f6
         };
         ms.push(began.elapsed().as_secs_f64() * 1000.0);
         failures.extend(failure);
-        pause(PAUSE).await;
+        pause(mean_pause()).await;
     }
     (ms, failures)
 }
@@ -180,7 +186,7 @@ async fn send_until(
         let number = rand::rng().random_range(0..attacks.len());
         // Most are refused; some end with the connection.
         drop(attacks[number].send(&client, &url, "").await);
-        pause(PAUSE).await;
+        pause(mean_pause()).await;
     }
 }
 
@@ -193,7 +199,7 @@ async fn submit_until(client: Client, url: Arc<str>, token: String, is_over: Arc
         }
         let better = late.in_words(&[("\"score\":1", &format!("\"score\":{score}"))]);
         drop(better.send(&client, &url, "").await);
-        pause(PAUSE).await;
+        pause(mean_pause()).await;
     }
 }
 
@@ -205,6 +211,6 @@ async fn hold_until(host: u8, url: Arc<str>, text: String, is_over: Arc<AtomicBo
         {
             pause(HOLD).await;
         }
-        pause(PAUSE).await;
+        pause(mean_pause()).await;
     }
 }

@@ -190,7 +190,7 @@ impl Unexplained<'_> {
         }
         let partition = self.partition;
         let (db, no) = (&partition.db, partition.no);
-        let refused = dead_letter::of_commit(db, no, row.seq.unsigned_abs()).await?.len();
+        let refused = dead_letter::of_commits(db, no, &[row.seq.unsigned_abs()]).await?.len();
         let erased = erasure::event::of_commit(db, no, row.seq).await?;
         if usize::try_from((row.gone - erased).max(0)).is_ok_and(|gone| gone <= refused) {
             return Ok(None);

@@ -11,6 +11,7 @@ use ranking::id::MemberId;
 use ranking::standings_id::StandingsId;
 use ranking::store::read::Standings;
 use ranking::window::Window;
+use tokio::sync::SemaphorePermit;
 
 use super::request::{RequestState, app, state};
 use super::standings::dense::DENSE_SCORES_MAX;
@@ -131,10 +132,11 @@ pub(crate) enum LookUp<'a> {
     FriendRanking(&'a StandingsId, &'a MemberId),
     Friends(&'a MemberId),
     Distribution(&'a StandingsId, i32),
-    /// Positions in SQL up to about two to the power of a number.
-    Position(&'a StandingsId, u32),
-    /// Dense ranks up to a position of about two to the power of a number.
-    Dense(&'a StandingsId, u32),
+    /// Positions in SQL up to about two to the power of a number, for fields of one level: others
+    /// are looked up later, by scans of their own.
+    Position(&'a StandingsId, u32, usize),
+    /// Dense ranks up to a position of about two to the power of a number, for fields of one level.
+    Dense(&'a StandingsId, u32, usize),
     Row(&'a str),
     Total(&'a Total),
 }
@@ -174,19 +176,34 @@ pub(crate) fn is_counted(app: &App, read: &Standings) -> bool {
     read.is_sealed() || (read.id.window == Window::All && is_away())
 }
 
-/// Pays for the rows that SQL counted before a position, once it is known. Counts of one request
-/// share their scans.
+/// The levels above a field: fields of one level are looked up together.
+pub(crate) fn level(ctx: &Context<'_>) -> usize {
+    ctx.path_node.as_ref().map_or(0, |node| node.parents().count())
+}
+
+/// Waits for the place of a scan that [`pay_scan`] is to pay for; `None` if the read is none.
+pub(crate) async fn scan<'c>(
+    ctx: &'c Context<'_>,
+    read: &Standings,
+) -> Option<SemaphorePermit<'c>> {
+    match is_counted(app(ctx), read) {
+        true => state(ctx).budget.scan().await,
+        false => None,
+    }
+}
+
+/// Pays for the rows that SQL counted before a position, once it is known. Counts of fields of one
+/// level share their scans.
 ///
 /// # Errors
 /// `LIMIT_EXCEEDED` if the request's points are spent.
 pub(crate) async fn pay_position(ctx: &Context<'_>, read: &Standings, position: u64) -> Result<()> {
     let (state, depth) = (state(ctx), position.checked_ilog2().unwrap_or(0));
-    let is_paid =
-        !is_counted(app(ctx), read) || !state.loaders.is_new(&LookUp::Position(&read.id, depth));
-    if is_paid {
+    let look_up = LookUp::Position(&read.id, depth, level(ctx));
+    if !is_counted(app(ctx), read) || !state.loaders.is_new(&look_up) {
         return Ok(());
     }
-    state.spend(rows_before(position)).await
+    state.owe(rows_before(position)).await
 }
 
 /// Pays for the rows that SQL passed before a position, for a read that shares them with no other.
@@ -195,7 +212,7 @@ pub(crate) async fn pay_position(ctx: &Context<'_>, read: &Standings, position: 
 /// As [`pay_position`].
 pub(crate) async fn pay_scan(ctx: &Context<'_>, read: &Standings, position: u64) -> Result<()> {
     match is_counted(app(ctx), read) {
-        true => state(ctx).spend(rows_before(position)).await,
+        true => state(ctx).owe(rows_before(position)).await,
         false => Ok(()),
     }
 }

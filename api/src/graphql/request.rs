@@ -65,6 +65,16 @@ impl RequestState {
         Ok(())
     }
 
+    /// As [`Self::spend`], on work that is done: beyond the budget all of it is spent.
+    ///
+    /// # Errors
+    /// As [`Self::spend`].
+    pub async fn owe(&self, points: u64) -> Result<()> {
+        self.budget.owe(points)?;
+        self.budget.turn().await;
+        Ok(())
+    }
+
     /// Checks that the client has a scope.
     ///
     /// # Errors

@@ -123,7 +123,7 @@ impl Checks {
             self.allow_introspection(has_token).map_err(server_error)?;
         }
         if !document.is_valid.load(Ordering::Relaxed) {
-            overlaps::check(&document)?;
+            overlaps::check(&document, cost.selections)?;
         }
         let kind = kind(&document, operation_name);
         request.set_parsed_query(document.parsed.clone());

@@ -45,7 +45,7 @@ pub(super) const BYTES_A_POINT: u64 = 64;
 /// The longest parameters, in bytes, of a request that is checked and executed in the task of its
 /// connection, as a task of its own takes some microseconds. Longer ones may take milliseconds to
 /// check.
-const IN_PLACE_BYTES_MAX: usize = 4 << 10;
+pub(super) const IN_PLACE_BYTES_MAX: usize = 4 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {

@@ -17,7 +17,7 @@ use super::Service;
 use super::admission::LIGHT_POINTS_MAX;
 use super::check::Document;
 use super::check::cost::Cost;
-use super::execution::{BYTES_A_POINT, REQUEST_POINTS, over_rate, within};
+use super::execution::{BYTES_A_POINT, IN_PLACE_BYTES_MAX, REQUEST_POINTS, over_rate, within};
 use super::feeds::ANSWER_BYTES;
 use super::parameters::Parameters;
 use super::rates::Client;
@@ -285,6 +285,25 @@ impl Update {
     }
 }
 
+/// Checks an operation as [`Operation::new`] does; a long one of an unknown client in its turn.
+async fn check(
+    service: &Service,
+    client: &Client,
+    principal: Option<&Principal>,
+    parameters: Result<Parameters>,
+    bytes: usize,
+) -> Result<Operation, Vec<ServerError>> {
+    let has_token = principal.is_some();
+    let query = parameters.as_ref().map_or("", |parameters| &parameters.request.query);
+    if query.len() <= IN_PLACE_BYTES_MAX || is_known(principal) {
+        return Operation::new(service, (client, has_token), parameters, bytes);
+    }
+    let (of_turn, client) = (service.clone(), client.clone());
+    let checking = async move { Operation::new(&of_turn, (&client, has_token), parameters, bytes) };
+    let checked = service.turns.run(checking).await;
+    checked.unwrap_or_else(|error| Err(vec![server_error(error)]))
+}
+
 /// The answers to an operation of a socket: one to a query, any number to a subscription.
 pub fn answers(
     service: Service,
@@ -296,8 +315,8 @@ pub fn answers(
     // In a task of its own: a client that takes nothing of another answer must not hold up what a
     // query has entered, and what others wait for.
     let beginning = tokio::spawn(async move {
-        let of_client = (&client, principal.is_some());
-        let operation = match Operation::new(&service, of_client, parameters, bytes) {
+        let checked = check(&service, &client, principal.as_deref(), parameters, bytes).await;
+        let operation = match checked {
             Ok(operation) => Arc::new(operation),
             Err(errors) => return one(Update::refusal(errors)),
         };

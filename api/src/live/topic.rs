@@ -8,7 +8,7 @@ use std::time::Duration;
 use ranking::id::MemberId;
 use ranking::store::read::{RankedEntry, Standings};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Topics;
@@ -18,6 +18,9 @@ use crate::metrics::METRICS;
 
 /// The shortest time between two reads of the same standings, so between two pushes.
 const READS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The topics that read at the same time.
+pub(super) const TOPICS_AT_ONCE: usize = 4;
 
 /// The pause before standings that could not be read are read again.
 pub const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -185,17 +188,20 @@ impl State {
     }
 }
 
-/// Reads standings whenever they have changed. It rests as long as it reads, so that the reads of
-/// a busy topic leave half of the time to others.
+/// Reads standings whenever they have changed. It rests as long as it reads, and keeps its place
+/// among the topics meanwhile, so that the reads of busy topics leave half of the time to others.
 async fn read_on(state: Arc<State>, topics: Arc<Topics>) {
     loop {
         state.changed.notified().await;
+        let Ok(place) = topics.places.acquire().await else { return };
         let (began, turn) = (Instant::now(), state.turns.load(SeqCst));
         let read = state.read(&topics).await;
         METRICS.live.reads.inc();
         let has_failed = read.is_err();
         state.snapshots.send_replace(Snapshot { turn, read: Some(Arc::new(read)) });
-        sleep_until(began + READS_INTERVAL.max(2 * began.elapsed())).await;
+        sleep(began.elapsed()).await;
+        drop(place);
+        sleep_until(began + READS_INTERVAL).await;
         if has_failed {
             // A failed read is repeated, also where nothing has changed since.
             let _ = timeout(RETRY_PAUSE, state.changed.notified()).await;

@@ -13,7 +13,7 @@ use entity::deployment as deployment_row;
 use entity::deployment::clock::sql_now_ms;
 use entity::error::Result;
 use entity::history::log_cursor;
-use entity::sql::begin_view;
+use entity::sql::begin_long_view;
 use ranking::Error;
 use sea_orm::{ColumnTrait, DatabaseConnection, DatabaseTransaction, EntityTrait, QueryFilter};
 
@@ -90,7 +90,7 @@ async fn fill(
     progress: &mut dyn FnMut(String),
 ) -> Result<Manifest> {
     check_schema(db).await?;
-    let view = begin_view(db).await?;
+    let view = begin_long_view(db).await?;
     let read = read(&view, partial, progress).await;
     view.rollback().await?;
     let mut manifest = read?;

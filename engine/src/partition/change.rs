@@ -220,7 +220,7 @@ impl Partition<'_> {
             return Ok(Tried::Done(Done { outcome, commit: None }));
         };
         if self.is_full(log_len, log_bytes) {
-            return Ok(Tried::Refused(RankingError::Unavailable(format!(
+            return Ok(Tried::Refused(RankingError::Overloaded(format!(
             "the log of partition {self} is full: {log_len} commits of {log_bytes} bytes wait for the database; try again later"
         ))
         .into()));

@@ -8,7 +8,7 @@ use tracing::Instrument;
 use crate::deployment::Deployment;
 use crate::partition::Partition;
 use crate::partition::change::{Change, Proposal};
-use crate::roll;
+use crate::roll::{self, Goal};
 use crate::settings::traces::SPANS;
 use entity::error::{Error, Result};
 
@@ -157,7 +157,7 @@ impl Change for Submitting<'_> {
                 FoldOutcome::Again(again) => *batch = again,
                 FoldOutcome::Roll(boards) => {
                     for board in boards {
-                        let rolling = roll::roll_in(partition, &board, now_ms);
+                        let rolling = roll::roll_in(partition, &board, now_ms, Goal::Present);
                         let in_time = timeout_at(self.deadline, rolling).await;
                         in_time.map_err(|_| ranking::Error::NotRolled(board.no.0))??;
                     }

@@ -4,12 +4,14 @@
 //! A fold or a count is shared by all readers of the process for as long as SQL gets no more, and
 //! few of them are under way, so SQL survives the readers that Redis served before.
 
+mod shared;
+
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use entity::error::{Error, Result};
+use entity::error::Result;
 use entity::history::{score_event, span};
 use entity::sql::begin_view;
 use futures::TryStreamExt;
@@ -25,9 +27,10 @@ use ranking::window::ListedPeriod;
 use ranking::window::Window;
 use sea_orm::{DatabaseConnection, DatabaseTransaction};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::task::{JoinError, spawn_blocking};
-use tokio::time::{Instant, timeout};
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
+use self::shared::{Shared, again, ended};
 use super::in_sql::SqlStandings;
 use super::in_sql::list::List;
 use super::in_sql::marks::{Marks, marks};
@@ -44,10 +47,6 @@ const FOLDED_ENTRIES_MAX: u64 = 1_000_000;
 /// How long the process believes that SQL has got nothing more.
 const CURSORS_AGE: Duration = Duration::from_secs(3);
 
-/// How long folded standings, and the sizes of all-time ones, are good at most. They are good while
-/// SQL gets nothing more; a job may mend rows behind its cursors.
-const FOLDED_AGE: Duration = Duration::from_secs(600);
-
 /// The most folds that are under way in the process.
 const FOLDS_MAX: usize = 2;
 
@@ -56,12 +55,6 @@ const COUNTS_MAX: usize = 1;
 
 /// The events of a fold that wait for its thread.
 const EVENTS_WAITING: usize = 1000;
-
-/// The longest wait of a fold or a count for others.
-const FOLD_WAIT: Duration = Duration::from_secs(3);
-
-/// The longest time of a fold or a count.
-const FOLD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The most standings whose sizes, and whose last answers from SQL, the process keeps.
 const STANDINGS_MAX: u64 = 10_000;
@@ -84,9 +77,6 @@ pub(super) struct OpenPeriods {
 /// The open periods of a window; `None` if they have too many events.
 type FoundPeriods = Option<Arc<OpenPeriods>>;
 
-/// Standings as they are looked up once, while SQL has as much.
-type Known = (StandingsId, Marks);
-
 /// The instant up to which SQL was known to have every commit of some partitions, and how often
 /// partitions were away no more. With either, the cursors are looked up again.
 type Moment = (Option<Instant>, u64);
@@ -105,13 +95,11 @@ pub struct Answered {
 pub(super) struct Fallback {
     marks: Cache<(Vec<PartitionNo>, Moment), Marks>,
     /// By the name of the standings of everyone.
-    folded: Cache<Known, Lists>,
-    sizes: Cache<Known, u64>,
+    folded: Shared<Lists>,
+    sizes: Shared<u64>,
     /// By the name of standings in the present period.
-    periods: Cache<Known, FoundPeriods>,
+    periods: Shared<FoundPeriods>,
     samples: AllSamples,
-    folds: Arc<Semaphore>,
-    counts: Arc<Semaphore>,
     /// The last answers.
     answered: Cache<StandingsId, Answered>,
 }
@@ -119,26 +107,22 @@ pub(super) struct Fallback {
 impl Fallback {
     /// No standings yet.
     pub(super) fn new() -> Self {
-        let entries = |_: &Known, lists: &Lists| {
+        let entries = |lists: &Lists| {
             let lists = lists.iter().flat_map(|lists| lists.values());
-            1 + lists.map(|list| list.size() as u32).sum::<u32>()
+            lists.map(|list| list.size() as u32).sum()
         };
-        let periods = |_: &Known, found: &FoundPeriods| {
-            1 + found.iter().map(|found| found.periods.len() as u32).sum::<u32>()
-        };
-        let folded = Cache::builder().max_capacity(FOLDED_ENTRIES_MAX).weigher(entries);
-        let periods = Cache::builder().max_capacity(FOLDED_ENTRIES_MAX).weigher(periods);
-        let sizes = Cache::builder().max_capacity(STANDINGS_MAX);
+        let periods =
+            |found: &FoundPeriods| found.iter().map(|found| found.periods.len() as u32).sum();
+        let folds = Arc::new(Semaphore::new(FOLDS_MAX));
+        let counts = Arc::new(Semaphore::new(COUNTS_MAX));
         let marks = Cache::builder().max_capacity(STANDINGS_MAX);
         let answered = Cache::builder().max_capacity(STANDINGS_MAX);
         Self {
             marks: marks.time_to_live(CURSORS_AGE).build(),
-            folded: folded.time_to_live(FOLDED_AGE).build(),
-            sizes: sizes.time_to_live(FOLDED_AGE).build(),
-            periods: periods.time_to_live(FOLDED_AGE).build(),
+            folded: Shared::new(FOLDED_ENTRIES_MAX, entries, &folds),
+            sizes: Shared::new(STANDINGS_MAX, |_| 0, &counts),
+            periods: Shared::new(FOLDED_ENTRIES_MAX, periods, &folds),
             samples: AllSamples::new(),
-            folds: Arc::new(Semaphore::new(FOLDS_MAX)),
-            counts: Arc::new(Semaphore::new(COUNTS_MAX)),
             answered: answered.time_to_live(ANSWERS_KEPT).build(),
         }
     }
@@ -165,7 +149,7 @@ impl Fallback {
         let known = (everyone, self.marks(deployment, standings, moment).await?);
         let asked = standings.clone();
         let folding = async move { fold(&db, &asked).await };
-        let lists = self.shared(&self.folded, known, &self.folds, folding).await?;
+        let lists = self.folded.find(known, folding).await?;
         let lists = lists.ok_or_else(|| {
             too_many(&format!("the period {} of the window {}", id.period, id.window))
         })?;
@@ -181,7 +165,7 @@ impl Fallback {
         let known = (standings.id.clone(), self.marks(deployment, standings, moment).await?);
         let rows = self.rows(deployment, standings, moment);
         let counting = async move { rows.count().await };
-        self.shared(&self.sizes, known, &self.counts, counting).await
+        self.sizes.find(known, counting).await
     }
 
     /// The open periods of the window of some standings that have entries, up to the present one;
@@ -202,7 +186,7 @@ impl Fallback {
         let period = id.window.period_at(now_ms, &standings.rules.calendar)?.label;
         let present = StandingsId { period, ..id.clone() };
         let known = (present, self.marks(deployment, standings, moment).await?);
-        let found = self.shared(&self.periods, known, &self.folds, folding).await?;
+        let found = self.periods.find(known, folding).await?;
         found.ok_or_else(|| {
             too_many(&format!("the open periods of the window {}", id.window)).into()
         })
@@ -248,42 +232,6 @@ impl Fallback {
         };
         tokio::spawn(shared).await.map_err(ended)?
     }
-
-    /// Does some work for all callers that wait for it, in its turn. It goes on if they wait no
-    /// longer: the next ones find what it has done.
-    async fn shared<T: Clone + Send + Sync + 'static>(
-        &self,
-        cache: &Cache<Known, T>,
-        known: Known,
-        turns: &Arc<Semaphore>,
-        work: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Result<T> {
-        if let Some(found) = cache.get(&known).await {
-            return Ok(found);
-        }
-        let (cache, turns) = (cache.clone(), turns.clone());
-        let in_turn = async move {
-            // The semaphore is never closed.
-            let Ok(_permit) = timeout(FOLD_WAIT, turns.acquire()).await else {
-                return Err(Error::from(ranking::Error::Overloaded(
-                    "Redis is away, and many standings are read from SQL; try again later".into(),
-                )));
-            };
-            timeout(FOLD_TIMEOUT, work).await.map_err(|_| {
-                let seconds = FOLD_TIMEOUT.as_secs();
-                ranking::Error::Unavailable(format!(
-                    "Redis is away, and SQL did not answer within {seconds} s"
-                ))
-            })?
-        };
-        let shared = async move { cache.try_get_with(known, in_turn).await.map_err(again) };
-        tokio::spawn(shared).await.map_err(ended)?
-    }
-}
-
-/// The error of a read whose task ended.
-fn ended(error: JoinError) -> ranking::Error {
-    ranking::Error::Unavailable(format!("a read of SQL ended: {error}"))
 }
 
 /// The instant up to which SQL is known to have every commit of some standings, and how often their
@@ -374,14 +322,4 @@ async fn board_of(view: &DatabaseTransaction, id: &StandingsId) -> Result<Board>
 async fn can_fold(view: &DatabaseTransaction, board: &Board, within: &Range<i64>) -> Result<bool> {
     let count = span::count_in(view, board.no, within, FOLDED_EVENTS_MAX + 1).await?;
     Ok(count <= FOLDED_EVENTS_MAX)
-}
-
-/// The error of a look-up that several readers share.
-fn again(error: Arc<Error>) -> Error {
-    let text = error.to_string();
-    match &*error {
-        Error::Ranking(error) => error.clone().into(),
-        error if error.is_transient() => ranking::Error::Unavailable(text).into(),
-        _ => ranking::Error::Corrupt(text).into(),
-    }
 }

@@ -24,7 +24,7 @@ use super::log_tails::LogTails;
 use super::sealed;
 use crate::deployment::Deployment;
 use crate::deployment::redis_health::RECOVERY_WAIT;
-use crate::roll::roll_board;
+use crate::roll::{Goal, roll_to};
 
 /// The pause before a read is tried again while another process does what it waits for.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
@@ -354,7 +354,7 @@ impl Reader {
                     recovering.await.unwrap_or(Ok(()))
                 }
                 ranking::Error::NotRolled(no) => {
-                    let rolling = timeout_at(deadline, Box::pin(self.roll(BoardNo(no)))).await;
+                    let rolling = timeout_at(level_by, Box::pin(self.roll(BoardNo(no)))).await;
                     match rolling.map_err(|_| ranking::Error::NotRolled(no))? {
                         // It cannot be rolled, as when Redis is out of memory.
                         Err(error) if error.is_transient() && Instant::now() >= level_by => {
@@ -391,7 +391,8 @@ impl Reader {
         let boards = entity::board::some(&self.deployment.db, [no].into()).await?;
         match boards.get(&no) {
             Some(board) => {
-                roll_board(&self.deployment, board, self.deployment.clock.now_ms()).await
+                let now_ms = self.deployment.clock.now_ms();
+                roll_to(&self.deployment, board, now_ms, Goal::Present).await
             }
             None => Ok(()),
         }

@@ -77,6 +77,10 @@ pub struct RequestLimits {
     /// Further ones are answered 503.
     #[arg(long, env = "LAUREL_REQUESTS_WAITING_BYTES", default_value_t = 64 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(16 << 20..=16 << 30))]
     pub requests_waiting_bytes: u64,
+    /// The memory for the queries and variables of mutations until they have ended, in bytes. A
+    /// client may hold as much of it as it leaves free; further ones are answered 503.
+    #[arg(long, env = "LAUREL_MUTATIONS_BYTES", default_value_t = 128 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(16 << 20..=64 << 30))]
+    pub mutations_bytes: u64,
     /// The time that a query may take, from its parsing to its answer, in milliseconds.
     #[arg(long, env = "LAUREL_QUERY_TIMEOUT_MS", default_value_t = 5000, value_name = "MS", value_parser = clap::value_parser!(u32).range(100..=600_000))]
     pub query_timeout_ms: u32,

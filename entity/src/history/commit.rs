@@ -117,13 +117,24 @@ pub async fn times_after(
     times_of(db, select_after(partition, seq, limit)).await
 }
 
-/// The commit of a partition and seq.
-pub async fn find(
+/// The ids, by seq, of the commits of a partition that have one of these seqs.
+pub async fn ids(
     db: &impl ConnectionTrait,
     partition: PartitionNo,
-    seq: u64,
-) -> Result<Option<Model>, DbErr> {
-    Entity::find_by_id((i32::from(partition), seq as i64)).one(db).await
+    seqs: Vec<u64>,
+) -> Result<BTreeMap<u64, String>, DbErr> {
+    if seqs.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let rows: Vec<(i64, String)> = Entity::find()
+        .select_only()
+        .columns([Column::Seq, Column::Id])
+        .filter(Column::Partition.eq(i32::from(partition)))
+        .filter(Column::Seq.is_in(seqs.into_iter().map(|seq| seq as i64)))
+        .into_tuple()
+        .all(db)
+        .await?;
+    Ok(rows.into_iter().map(|(seq, id)| (seq.unsigned_abs(), id)).collect())
 }
 
 /// The times, by seq, of the commits of a partition that have one of these seqs.

@@ -84,15 +84,15 @@ pub async fn counts(db: &impl ConnectionTrait, since_ms: i64) -> Result<Vec<(Sta
         .await
 }
 
-/// The refused events of a commit, voided or not.
-pub async fn of_commit(
+/// The refused events of some commits, voided or not. The call takes at most some thousand.
+pub async fn of_commits(
     db: &impl ConnectionTrait,
     partition: PartitionNo,
-    seq: u64,
+    seqs: &[u64],
 ) -> Result<Vec<Model>, DbErr> {
     Entity::find()
         .filter(Column::Partition.eq(i32::from(partition)))
-        .filter(Column::Seq.eq(seq as i64))
+        .filter(Column::Seq.is_in(seqs.iter().map(|seq| *seq as i64)))
         .all(db)
         .await
 }

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use ranking::id::{BoardNo, PartitionNo};
-use sea_orm::QuerySelect;
 use sea_orm::entity::prelude::*;
+use sea_orm::{Condition, QuerySelect};
 
 use super::score_event::{self, Column, Entity, Kind};
 
@@ -16,23 +16,33 @@ pub async fn of_board(db: &impl ConnectionTrait, board: BoardNo) -> Result<HashS
     Ok(ids.into_iter().flatten().collect())
 }
 
-/// The boards, members and event ids of those events of a commit that have one of these ids.
+/// The events of one SELECT: SQLite follows no deeper expressions than 1,000.
+const EVENTS_MAX: usize = 200;
+
+/// Those of some events of a board, each the member, the seq of its commit and the event id, that
+/// the history has in a partition.
 pub async fn among(
     db: &impl ConnectionTrait,
-    partition: PartitionNo,
-    seq: u64,
-    event_ids: Vec<&str>,
-) -> Result<HashSet<(i64, String, String)>, DbErr> {
-    let found: Vec<(i64, String, String)> = Entity::find()
-        .select_only()
-        .columns([Column::BoardNo, Column::Member, Column::EventId])
-        .filter(Column::Partition.eq(i32::from(partition)))
-        .filter(Column::Seq.eq(seq as i64))
-        .filter(Column::EventId.is_in(event_ids))
-        .into_tuple()
-        .all(db)
-        .await?;
-    Ok(found.into_iter().collect())
+    (board, partition): (BoardNo, PartitionNo),
+    events: &[(String, i64, String)],
+) -> Result<HashSet<(String, i64, String)>, DbErr> {
+    let mut found = HashSet::new();
+    for some in events.chunks(EVENTS_MAX) {
+        let mut any = Condition::any();
+        for (member, seq, id) in some {
+            let event = Condition::all().add(Column::Member.eq(member)).add(Column::Seq.eq(*seq));
+            any = any.add(event.add(Column::EventId.eq(id)));
+        }
+        let select = Entity::find()
+            .select_only()
+            .columns([Column::Member, Column::Seq, Column::EventId])
+            .filter(Column::BoardNo.eq(board.0))
+            .filter(Column::Partition.eq(i32::from(partition)))
+            .filter(any);
+        let rows: Vec<(String, i64, String)> = select.into_tuple().all(db).await?;
+        found.extend(rows);
+    }
+    Ok(found)
 }
 
 /// Those of some event ids that the history has for a member on a board, of scores that are not

@@ -69,6 +69,19 @@ pub fn sql_now(backend: DbBackend) -> &'static str {
     }
 }
 
+/// The statement after which no other one of the session has a limit of time; `None` where none has
+/// one.
+pub fn unlimited(backend: DbBackend) -> Option<&'static str> {
+    match backend {
+        DbBackend::Postgres => Some("SET statement_timeout = 0"),
+        // MySQL has its limit under another name, and MariaDB takes the statement for a comment.
+        DbBackend::MySql => Some(
+            "SET @laurel = 0 /*M! , max_statement_time = 0 */ /*!80000 , max_execution_time = 0 */",
+        ),
+        _ => None,
+    }
+}
+
 /// The name of the numbers of 64 bits in a CAST.
 fn integer_type(backend: DbBackend) -> &'static str {
     match backend {

@@ -120,6 +120,11 @@ pub fn heaps() -> Vec<Attack> {
         format!("{{__typename}}{}", fragments.collect::<String>())
     };
     let nested = |open: &str, count: usize| format!("{{a(b:{}", open.repeat(count));
+    let types = |levels: usize, below: &str| {
+        let alone: String = (0..4).map(|no| format!("...on T{no}{{x{{{below}}}}}")).collect();
+        let nest = |below: String, _| format!("{alone}...on Node{{x{{{below}}}}}");
+        format!("{{node(id:\"x\"){{{}}}}}", (0..levels).fold(below.to_owned(), nest))
+    };
     let directives = " @include(if:true)";
     let mut attacks = vec![];
     for (what, query) in [
@@ -155,6 +160,8 @@ pub fn heaps() -> Vec<Attack> {
         ),
         ("two fields of 20,000 arguments", overlap(20_000)),
         ("two fields of 2,000 arguments", overlap(2000)),
+        ("a field on 5 types, 14 levels deep", types(14, "y")),
+        ("a field on 5 types, 9 levels deep", types(9, "y z a:y b:y c:y d:y")),
         ("8,000 duplicates of a field", duplicates(8000)),
         ("900 duplicates of a field", duplicates(900)),
     ] {

@@ -15,18 +15,27 @@ pub enum Sql {
 }
 
 impl Sql {
-    /// The databases that a test of all of them runs on: MariaDB only if LAUREL_TEST_ALL is 1.
+    /// The databases that a test of all of them runs on: the one that `LAUREL_TEST_SQL` names, or
+    /// else SQLite and PostgreSQL, and MariaDB if LAUREL_TEST_ALL is 1.
     pub fn all() -> Vec<Self> {
-        [Self::Sqlite, Self::Postgres].into_iter().chain(Self::mariadb()).collect()
+        match Self::named() {
+            Some(named) => vec![named],
+            None => [Self::Sqlite, Self::Postgres].into_iter().chain(Self::mariadb()).collect(),
+        }
     }
 
     /// The database of a test for which any will do: SQLite, or the one that `LAUREL_TEST_SQL`
     /// names.
     pub fn any() -> Self {
+        Self::named().unwrap_or(Self::Sqlite)
+    }
+
+    fn named() -> Option<Self> {
         match std::env::var("LAUREL_TEST_SQL").as_deref() {
-            Err(_) | Ok("sqlite") => Self::Sqlite,
-            Ok("postgres") => Self::Postgres,
-            Ok("mariadb") => Self::Mariadb,
+            Err(_) => None,
+            Ok("sqlite") => Some(Self::Sqlite),
+            Ok("postgres") => Some(Self::Postgres),
+            Ok("mariadb") => Some(Self::Mariadb),
             Ok(other) => panic!("LAUREL_TEST_SQL={other}: expected sqlite, postgres or mariadb"),
         }
     }
@@ -37,12 +46,14 @@ impl Sql {
         Self::all().into_iter().map(with).collect()
     }
 
-    /// MariaDB, if LAUREL_TEST_ALL is 1; says otherwise that its test does not run.
+    /// MariaDB, if LAUREL_TEST_ALL is 1 or `LAUREL_TEST_SQL` names it; says otherwise that its test
+    /// does not run.
     pub fn mariadb() -> Option<Self> {
-        if !extent::is_all() {
+        let runs = extent::is_all() || Self::named() == Some(Self::Mariadb);
+        if !runs {
             println!("not on MariaDB: LAUREL_TEST_ALL=1 runs it");
         }
-        extent::is_all().then_some(Self::Mariadb)
+        runs.then_some(Self::Mariadb)
     }
 
     /// A table `n` of the numbers `i` from 1 on, for a FROM.

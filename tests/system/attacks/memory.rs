@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use entity::sql::begin;
+use futures::future::{join, join_all};
+use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 use tests::attack::request::Attack;
 use tests::attack::socket::{Socket, head};
@@ -97,4 +100,49 @@ async fn a_change_whose_answer_cannot_be_sent_is_not_said_to_be_refused() {
     let crowded = start(&[("LAUREL_ANSWERS_BYTES", "1048576")]).await;
     let slug = long_board(&crowded).await;
     check_unknown(&crowded, &slug, &change(&slug, "no memory", 8), "no memory").await;
+}
+
+#[tokio::test]
+async fn mutations_that_wait_hold_little_memory() {
+    let server = start(&[("LAUREL_MUTATIONS_BYTES", "16777216")]).await;
+    let api = &server.api;
+    let db = api.deployment().sql().await;
+    api.create_board(json!({ "slug": "b", "metadata": true })).await;
+    let other = api.deployment().new_token(&["--scope", "submit"]).await;
+    let submit = |numbers: std::ops::Range<usize>| {
+        let metadata: serde_json::Map<_, _> =
+            (0..30).map(|number| (format!("k{number}"), json!(number))).collect();
+        let score = |number: usize| json!({ "member": format!("m{number}"), "score": 1, "metadata": metadata });
+        let scores: Vec<_> = numbers.map(score).collect();
+        let input = json!({ "board": "b", "ack": "DURABLE", "scores": scores });
+        let text = "mutation($input: SubmitScoresInput!) { submitScores(input: $input) { accepted results { error { message } } } }";
+        Attack::new("scores with metadata", text, json!({ "input": input }))
+    };
+    // The database confirms none of them meanwhile.
+    let locked = begin(&db).await.unwrap();
+    locked.execute_unprepared("UPDATE log_cursor SET seq = seq").await.unwrap();
+    let crowd = submit(0..700).as_admin();
+    let crowd = (0..20).map(|_| async { server.send(&crowd).await.unwrap() });
+    let late = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let small = submit(0..1).with_token(&other);
+        let reply = async { server.send(&small).await.unwrap() };
+        let (reply, ()) = join(reply, async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            locked.rollback().await.unwrap();
+        })
+        .await;
+        assert_eq!(reply.body()["data"]["submitScores"]["accepted"], 1, "{}", reply.shown());
+    };
+    let (crowd, ()) = join(join_all(crowd), late).await;
+    let (served, refused): (Vec<_>, Vec<_>) =
+        crowd.iter().partition(|reply| reply.status.as_u16() == 200);
+    assert!(!served.is_empty() && refused.len() > 5, "{} are refused", refused.len());
+    for reply in served {
+        assert_eq!(reply.body()["data"]["submitScores"]["accepted"], 700, "{}", reply.shown());
+    }
+    for reply in refused {
+        assert_eq!((reply.status.as_u16(), reply.codes()), (503, vec!["UNAVAILABLE".to_owned()]));
+    }
+    db.close().await.unwrap();
 }

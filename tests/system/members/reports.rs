@@ -108,6 +108,9 @@ async fn a_report_is_of_one_member_by_another_who_sees_it() {
     api.create_board(json!({ "slug": "b" })).await;
     api.create_board(json!({ "slug": "shut", "visibility": "PRIVATE" })).await;
     submit_durably(&api, "shut", json!([{ "member": "spy", "score": 1 }])).await;
+    upsert(&api, &["spy's", "bob's"]).await;
+    merge(&api, "spy's", "spy").await;
+    merge(&api, "bob's", "bob").await;
     let own = deployment.new_token(&["--scope", "submit", "--member", "ann"]).await;
     let service = deployment.new_token(&["--scope", "submit"]).await;
     let moderator = deployment.new_token(&["--scope", "moderate", "--boards", "shut"]).await;
@@ -125,6 +128,8 @@ async fn a_report_is_of_one_member_by_another_who_sees_it() {
         (&own, input("bob", json!({ "text": "a\u{202E}b" })), "BAD_USER_INPUT", "direction"),
         (&own, input("none", json!({})), "NOT_FOUND", "there is no member \"none\""),
         (&own, input("spy", json!({})), "NOT_FOUND", "there is no member \"spy\""),
+        (&own, input("spy's", json!({})), "NOT_FOUND", "there is no member \"spy's\""),
+        (&own, input("bob's", json!({})), "MEMBER_MERGED", "bob"),
         (&own, input("bob", json!({ "board": "shut" })), "NOT_FOUND", "there is no board \"shut\""),
         (&service, input("bob", json!({ "reporter": "none" })), "NOT_FOUND", "\"none\""),
     ] {

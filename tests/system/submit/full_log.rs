@@ -6,6 +6,10 @@ use engine::settings::stores::Missing;
 use engine::settings::{Settings, SqlSettings};
 use ranking::id::PartitionNo;
 
+use entity::sql::begin;
+use sea_orm::ConnectionTrait;
+use serde_json::{Value, json};
+use tests::api::Api;
 use tests::boards::in_process::{point, submit_at, summing_board};
 use tests::clock::now_ms;
 use tests::deployment::{Deployment, Redis, Sql};
@@ -38,7 +42,7 @@ async fn fill(stores: &Stores, scores: usize) -> usize {
         }
     };
     assert!(refused.to_string().contains("is full"), "{refused}");
-    assert!(matches!(refused, entity::Error::Ranking(ranking::Error::Unavailable(_))));
+    assert!(matches!(refused, entity::Error::Ranking(ranking::Error::Overloaded(_))));
     let seq = stores.store.heads().await.unwrap()[0].as_ref().unwrap().seq;
     assert_eq!(seq, accepted as u64, "nothing of a refused batch is written");
     for _ in 0..2 {
@@ -64,6 +68,34 @@ async fn a_log_is_full_at_its_bytes() {
     // A score takes 40 to 200 bytes in the log.
     assert!((5..=27).contains(&batches), "{batches} batches of 1,000 scores in 1 MiB");
     stores.close().await;
+}
+
+#[tokio::test]
+async fn a_client_learns_that_a_log_is_full() {
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
+    let limits = [("LAUREL_LOG_COMMITS_MAX", "3"), ("LAUREL_PARTITIONS", "1")];
+    let api = Api::start_with_settings(&deployment, &limits).await;
+    api.create_board(json!({ "slug": "b" })).await;
+    let db = deployment.sql().await;
+    let locked = begin(&db).await.unwrap();
+    locked.execute_unprepared("UPDATE log_cursor SET seq = seq").await.unwrap();
+    let text =
+        "mutation { submitScores(input: { board: \"b\", scores: [{ member: \"a\", score: 1 }] }) {
+        results { status error { code message } }
+    } }";
+    let mut refused = Value::Null;
+    for _ in 0..10 {
+        let mut answer = api.ask(Some(api.token()), text, json!({})).await;
+        let result = answer.body["data"]["submitScores"]["results"][0].take();
+        if result["status"] != "APPLIED" {
+            refused = result["error"].clone();
+        }
+    }
+    locked.rollback().await.unwrap();
+    assert_eq!(refused["code"], "UNAVAILABLE", "{refused}");
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.starts_with("the log of partition 0 is full"), "{message}");
+    db.close().await.unwrap();
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use engine::seal::seal;
 use rand::prelude::*;
 use ranking::board::Policy;
 use ranking::board::rules::{Rules, RulesInput};
+use ranking::id::PartitionNo;
 use ranking::window::Window;
 
 use tests::boards::rolling::{Reported, World, pick, stores};
@@ -129,4 +130,20 @@ async fn a_rolling_window_is_made_of_periods_that_are_sealed() {
     }
     let hourly = world.board.sealed(Window::Hourly);
     assert!(hourly.sealed_before_ms > start_ms, "the hours leave Redis again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_score_waits_for_the_present_period_and_not_for_the_one_after_it() {
+    let (_deployment, stores, mut world) = board_of_hours("3h").await;
+    let start_ms = 10 * DAY_MS;
+    for (member, hours) in [("a", 0), ("m", 2), ("b", 4)] {
+        let now_ms = start_ms + hours * HOUR_MS;
+        stores.clock.set(now_ms);
+        world.submit(&[Reported { member, score: 1, ..Default::default() }], now_ms).await;
+        let (_, marks) = stores.store.rolls(PartitionNo(0), world.board.no).await.unwrap();
+        let prepared = marks.values().filter(|mark| mark.is_ready).count();
+        // All members would be walked for it.
+        assert!(hours == 0 || prepared == 0, "{marks:?}");
+        world.check(now_ms).await;
+    }
 }

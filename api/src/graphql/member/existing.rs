@@ -43,6 +43,9 @@ impl Member {
             withhold(ctx, &mut again).await?;
             rows.extend(again);
         }
+        let bytes =
+            |key| rows.get(key).and_then(|row| row.attributes.as_ref()).map_or(0, String::len);
+        price::pay_text(ctx, keys.iter().map(bytes).sum()).await?;
         let find = |key: &String| match rows.get(key) {
             Some(row) => Some(Self::of_row(row.clone())),
             None => on_the_way.contains(key).then(|| Self::named(key)),

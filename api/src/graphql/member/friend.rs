@@ -228,6 +228,7 @@ async fn positions_of(
 ) -> crate::error::Result<Vec<Option<u64>>> {
     let ranked: Vec<RankedEntry> =
         page.iter().filter_map(|place| place.ranked()).cloned().collect();
+    let _place = price::scan(ctx, &list.read).await;
     let positions = app(ctx).reader().positions(&list.read, &ranked);
     let positions = state(ctx).loaders.read(positions).await?;
     // One scan finds all of them.

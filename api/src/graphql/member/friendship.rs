@@ -2,13 +2,12 @@
 
 use async_graphql::connection::Edge;
 use async_graphql::{Context, Enum, InputObject, SimpleObject};
-use engine::merge::check_unmerged;
 use engine::settings::Friendships;
-use entity::member::merge::target_of;
 use entity::member::{self, friend_request, friendship};
 use ranking::id::MemberId;
 
 use super::Member;
+use super::merge::check_unmerged;
 use super::search::MemberTotal;
 use super::visibility::no_member;
 use crate::access::scope::Scope;
@@ -72,14 +71,10 @@ pub(crate) async fn add_friend(
     input: &AddFriendInput,
 ) -> crate::error::Result<AddFriendPayload> {
     let ([a, b], [member, friend]) = both(ctx, &input.member, &input.friend).await?;
-    let app = app(ctx);
-    if let Err(merged) = check_unmerged(&app.deployment, &[a.as_str(), b.as_str()]).await {
-        // The error names the target.
-        return Err(match target_of(&app.deployment.db, b.as_str()).await? {
-            Some(target) if is_hidden(ctx, &target).await => no_member(b.as_str()),
-            _ => merged.into(),
-        });
+    for key in [&a, &b] {
+        check_unmerged(ctx, key).await?;
     }
+    let app = app(ctx);
     for key in [&a, &b] {
         // A member whose first score came a moment ago may have no row yet.
         member::insert_missing(&app.deployment.db, key.as_str(), app.deployment.clock.now_ms())

@@ -2,11 +2,13 @@
 
 use async_graphql::{Context, InputObject, SimpleObject};
 use engine::merge::{self, Merged};
+use ranking::id::MemberId;
 use ranking::shown;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::Member;
+use super::visibility::no_member;
 use crate::error::{Error, ErrorCode, Result};
 use crate::graphql::audit::writer::Audit;
 use crate::graphql::event::amendment::AMEND_TIMEOUT;
@@ -33,6 +35,30 @@ pub struct MergeMembersPayload {
     source: Member,
     /// The member that stays.
     target: Member,
+}
+
+/// Checks that a member whom the client names was not merged into another one. To a client that
+/// does not see that one, there is no such member.
+///
+/// # Errors
+/// `MEMBER_MERGED`; `NOT_FOUND` if the client does not see the target; `UNAVAILABLE` while the
+/// member is being merged.
+pub(super) async fn check_unmerged(ctx: &Context<'_>, member: &MemberId) -> Result<()> {
+    let checked = merge::check_unmerged(&app(ctx).deployment, &[member.as_str()]).await;
+    let Err(entity::Error::Ranking(ranking::Error::MemberMerged(target))) = checked else {
+        return Ok(checked?);
+    };
+    let own = state(ctx).principal.as_ref().and_then(|principal| principal.member.as_deref());
+    let target_key = [target.to_string()];
+    let seen = match own {
+        Some(own) if own == member.as_str() => true,
+        Some(_) => Member::find(ctx, &target_key).await?.iter().any(Option::is_some),
+        None => Member::existing(ctx, &target_key).await?.iter().any(Option::is_some),
+    };
+    Err(match seen {
+        true => ranking::Error::MemberMerged(target).into(),
+        false => no_member(member.as_str()),
+    })
 }
 
 /// Merges a member into another one.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_graphql::connection::{Edge, EmptyFields};
 use async_graphql::{Context, Enum, ID, InputObject, Object, SimpleObject};
-use engine::merge::check_unmerged;
 use entity::board as board_row;
 use entity::member;
 use entity::member::report::{self as row, Kept, REPORTS_OPEN_MAX, Report, State};
@@ -12,6 +11,7 @@ use ranking::id::MemberId;
 use ranking::shown;
 
 use super::Member;
+use super::merge::check_unmerged;
 use crate::access::scope::Scope;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode, Result};
@@ -197,8 +197,10 @@ pub(crate) async fn report_member(
             return Err(Error::new(ErrorCode::NotFound, message).at(argument));
         }
     }
+    for key in [&member, &reporter] {
+        check_unmerged(ctx, key).await?;
+    }
     let deployment = &app(ctx).deployment;
-    check_unmerged(deployment, &[member.as_str(), reporter.as_str()]).await?;
     let now_ms = deployment.clock.now_ms();
     // A reporter whose first score came a moment ago may have no row yet.
     member::insert_missing(&deployment.db, reporter.as_str(), now_ms).await?;

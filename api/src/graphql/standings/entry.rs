@@ -140,13 +140,15 @@ impl Entry {
             RankMethod::Ordinal => self.found.position,
             RankMethod::Dense => {
                 let position = self.found.position;
-                let depth = LookUp::Dense(&read.id, position.checked_ilog2().unwrap_or(0));
-                price::pay(state(ctx), depth, price::dense(app(ctx), read, position)).await?;
+                let depth = position.checked_ilog2().unwrap_or(0);
+                let look_up = LookUp::Dense(&read.id, depth, price::level(ctx));
+                price::pay(state(ctx), look_up, price::dense(app(ctx), read, position)).await?;
                 let bound = Bound { standings: read.clone(), key: Some(self.found.key) };
                 state(ctx).loaders.better_scores(bound).await?
             }
             RankMethod::Competition => {
                 state(ctx).spend(price::count(read)).await?;
+                price::pay_position(ctx, read, self.found.position).await?;
                 let first_of_score =
                     read.rules.layout(read.id.window).first_of_score(self.found.key);
                 state(ctx)

@@ -35,6 +35,7 @@ impl Standings {
                 let (position, read): (u64, Arc<[RankedEntry]>) = match &after {
                     Some(place) => {
                         state.spend(price::page(app, &list.read, limit)).await?;
+                        let _place = price::scan(ctx, &list.read).await;
                         let page = app.reader().forward(&list.read, place, limit + 2);
                         let (position, read) = state.loaders.read(page).await?;
                         price::pay_scan(ctx, &list.read, position).await?;
@@ -56,6 +57,7 @@ impl Standings {
             Page::Backward { limit, before } => {
                 let (list, before) = self.resume(ctx, before.as_deref(), Side::Before).await?;
                 state.spend(price::page(app, &list.read, limit)).await?;
+                let _place = price::scan(ctx, &list.read).await;
                 let page = app.reader().backward(&list.read, before.as_ref(), limit + 1);
                 let (end, read) = state.loaders.read(page).await?;
                 price::pay_scan(ctx, &list.read, end).await?;
@@ -143,6 +145,7 @@ impl Standings {
         if is_hidden(ctx, member.as_str()).await {
             return Ok(vec![]);
         }
+        let _place = if is_new { price::scan(ctx, &self.read).await } else { None };
         let around = state(ctx).loaders.around(&self.read, member, above, below).await?;
         let Some((first, placed)) = around else { return Ok(vec![]) };
         if is_new {
@@ -160,6 +163,7 @@ impl Standings {
     ) -> crate::error::Result<u64> {
         let _reading = state(ctx).loaders.reading();
         state(ctx).spend(price::page(app(ctx), &self.read, 1)).await?;
+        let _place = price::scan(ctx, &self.read).await;
         let place = RankedEntry { key, member: member.clone() };
         let (position, _) =
             state(ctx).loaders.read(app(ctx).reader().forward(&self.read, &place, 1)).await?;

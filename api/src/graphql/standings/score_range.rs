@@ -106,6 +106,7 @@ impl Standings {
                 let (list, after) = self.resume(ctx, after.as_deref(), Side::After).await?;
                 let front = place(range.from.map_or(RankKey::from_i64(0), Ok)?)?;
                 let start = after.clone().filter(|after| *after > front).unwrap_or(front);
+                let _place = price::scan(ctx, &list.read).await;
                 let read = reader.forward(&list.read, &start, limit + 2);
                 let (mut position, mut entries) = state(ctx).loaders.read(read).await?;
                 price::pay_scan(ctx, &list.read, position).await?;
@@ -127,6 +128,7 @@ impl Standings {
                     (Some(before), Some(end)) => Some(before.min(end)),
                     (before, end) => before.or(end),
                 };
+                let _place = price::scan(ctx, &list.read).await;
                 let read = reader.backward(&list.read, end.as_ref(), limit + 1);
                 let (end, mut entries) = state(ctx).loaders.read(read).await?;
                 price::pay_scan(ctx, &list.read, end).await?;

@@ -1,7 +1,7 @@
 //! Duplicates under `ack: DURABLE`: SQL must have the event that was accepted first, and not only a
 //! commit of its seq.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use entity::archive::archive_mark;
 use entity::history::event_ids;
@@ -22,29 +22,28 @@ pub(super) async fn lost(
     verdicts: &[Verdict],
     own: Option<u64>,
 ) -> Result<BTreeSet<usize>> {
-    let mut by_seq: BTreeMap<u64, Vec<(usize, &Submission, &str)>> = BTreeMap::new();
+    let mut firsts = vec![];
     for (index, (submission, verdict)) in submissions.iter().zip(verdicts).enumerate() {
         if let Verdict::Duplicate { seq } = verdict
             && ![Some(ELSEWHERE), own].contains(&Some(*seq))
             && let Some(id) = &submission.event_id
         {
-            by_seq.entry(*seq).or_default().push((index, submission, id.as_str()));
+            let event = (submission.member.to_string(), *seq as i64, id.as_str().to_owned());
+            firsts.push((index, event));
         }
     }
-    let db = &app.deployment.lookups;
-    let mut lost = BTreeSet::new();
-    for (seq, duplicates) in by_seq {
-        let ids = duplicates.iter().map(|(_, _, id)| *id).collect();
-        let found = event_ids::among(db, partition, seq, ids).await?;
-        for (index, submission, id) in duplicates {
-            let board = submission.board.no;
-            let event = (board.0, submission.member.to_string(), id.to_owned());
-            if !found.contains(&event)
-                && archive_mark::of(db, board, partition).await?.archived_seq < seq as i64
-            {
-                lost.insert(index);
-            }
-        }
+    let (Some(first), false) = (submissions.first(), firsts.is_empty()) else {
+        return Ok(BTreeSet::new());
+    };
+    // All of a request are of one board.
+    let (db, board) = (&app.deployment.lookups, first.board.no);
+    let events: Vec<_> = firsts.iter().map(|(_, event)| event.clone()).collect();
+    let found = event_ids::among(db, (board, partition), &events).await?;
+    firsts.retain(|(_, event)| !found.contains(event));
+    if firsts.is_empty() {
+        return Ok(BTreeSet::new());
     }
-    Ok(lost)
+    let archived_seq = archive_mark::of(db, board, partition).await?.archived_seq;
+    firsts.retain(|(_, (_, seq, _))| *seq > archived_seq);
+    Ok(firsts.into_iter().map(|(index, _)| index).collect())
 }

@@ -49,11 +49,7 @@ pub(crate) async fn confirm(
     let own_id = own.as_ref().map(|(seq, id)| (*seq, id.as_str()));
     let ids: BTreeMap<u64, &str> = taken.chain(own_id).collect();
     let deadline = Instant::now() + TIMEOUT;
-    let mut confirmed = BTreeMap::new();
-    for seq in seqs {
-        let id = ids.get(&seq).copied();
-        confirmed.insert(seq, wait(app, partition, seq, id, deadline).await);
-    }
+    let confirmed = wait(app, partition, seqs, &ids, deadline).await;
     let lost = duplicates::lost(app, partition, submissions, &placed.verdicts, last);
     // It is bounded too: a connection may be silent.
     let lost = timeout_at(deadline, lost).await.unwrap_or_else(|_| Err(unknown()));
@@ -83,61 +79,69 @@ pub(crate) async fn confirm(
     placed.verdicts.into_iter().enumerate().map(confirm).collect()
 }
 
-/// Waits until SQL has the commit of a seq, and of an id if that is known. Returns the indices of
-/// the events that SQL refused. An error of SQL is no answer: the score is ranked, and the wait
-/// goes on.
-///
-/// # Errors
-/// `TIMEOUT`, and nothing else.
+/// What SQL says about a commit: the indices of the events that it refused, or `TIMEOUT`.
+type Confirmed = Result<BTreeSet<u32>>;
+
+/// Waits until SQL has the commits of some seqs, and of their ids where these are known. An error
+/// of SQL is no answer: the score is ranked, and the wait goes on.
 async fn wait(
     app: &App,
     partition: PartitionNo,
-    seq: u64,
-    id: Option<&str>,
+    mut seqs: BTreeSet<u64>,
+    ids: &BTreeMap<u64, &str>,
     deadline: Instant,
-) -> Result<BTreeSet<u32>> {
-    loop {
-        match timeout_at(deadline, look(app, partition, seq, id)).await {
-            Ok(Ok(Look::Confirmed(refused))) => return Ok(refused),
-            Ok(Ok(Look::Other)) => return Err(unknown()),
-            Ok(Ok(Look::NotYet)) => {}
+) -> BTreeMap<u64, Confirmed> {
+    let mut confirmed = BTreeMap::new();
+    while !seqs.is_empty() {
+        match timeout_at(deadline, look(app, partition, &seqs, ids)).await {
+            Ok(Ok(found)) => confirmed.extend(found),
             Ok(Err(error)) => tracing::debug!(%error, "waiting for the database"),
-            Err(_) => return Err(unknown()),
+            Err(_) => break,
         }
-        if Instant::now() + INTERVAL >= deadline {
-            return Err(unknown());
+        seqs.retain(|seq| !confirmed.contains_key(seq));
+        if seqs.is_empty() || Instant::now() + INTERVAL >= deadline {
+            break;
         }
         app.committers.hurry_persister();
         sleep(INTERVAL).await;
     }
+    confirmed.extend(seqs.into_iter().map(|seq| (seq, Err(unknown()))));
+    confirmed
 }
 
-/// The answer of SQL about a commit.
-enum Look {
-    /// It has the commit; it refused the events of these indices.
-    Confirmed(BTreeSet<u32>),
-    /// It has another commit of this seq: Redis lost the awaited one before SQL had it.
-    Other,
-    /// It has not got so far.
-    NotYet,
-}
-
-/// Looks for a commit, by connections that write nothing: what they read is committed.
-async fn look(app: &App, partition: PartitionNo, seq: u64, id: Option<&str>) -> Result<Look> {
-    if app.cursors.seq(&app.deployment, &app.health, partition).await? < seq {
-        return Ok(Look::NotYet);
+/// Looks for commits, by connections that write nothing: what they read is committed. Returns those
+/// that SQL has got to; it may have another one of such a seq, if Redis lost the awaited one before
+/// SQL had it.
+async fn look(
+    app: &App,
+    partition: PartitionNo,
+    seqs: &BTreeSet<u64>,
+    ids: &BTreeMap<u64, &str>,
+) -> Result<BTreeMap<u64, Confirmed>> {
+    let cursor = app.cursors.seq(&app.deployment, &app.health, partition).await?;
+    let reached: Vec<u64> = seqs.iter().copied().filter(|seq| *seq <= cursor).collect();
+    if reached.is_empty() {
+        return Ok(BTreeMap::new());
     }
     let db = &app.deployment.lookups;
     let look_up = async {
-        if let Some(id) = id {
-            match commit::find(db, partition, seq).await? {
-                Some(row) if row.id == id => {}
-                Some(_) => return Ok(Look::Other),
-                None => return Ok(Look::NotYet),
+        let named = || reached.iter().filter_map(|seq| Some((*seq, *ids.get(seq)?)));
+        let rows = commit::ids(db, partition, named().map(|(seq, _)| seq).collect()).await?;
+        let mut confirmed: BTreeMap<u64, Confirmed> =
+            reached.iter().map(|seq| (*seq, Ok(BTreeSet::new()))).collect();
+        for (seq, id) in named() {
+            match rows.get(&seq) {
+                Some(row) if row == id => {}
+                Some(_) => _ = confirmed.insert(seq, Err(unknown())),
+                None => _ = confirmed.remove(&seq),
             }
         }
-        let letters = dead_letter::of_commit(db, partition, seq).await?;
-        Ok(Look::Confirmed(letters.iter().map(|row| row.event_index.unsigned_abs()).collect()))
+        for letter in dead_letter::of_commits(db, partition, &reached).await? {
+            if let Some(Ok(refused)) = confirmed.get_mut(&letter.seq.unsigned_abs()) {
+                refused.insert(letter.event_index.unsigned_abs());
+            }
+        }
+        Ok(confirmed)
     };
     app.health.sql.ask_again(look_up).await
 }

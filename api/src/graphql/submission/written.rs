@@ -2,14 +2,15 @@
 //! writes hundreds. Requests with many of those are written one at a time, so that they keep no
 //! other score waiting for long.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use ranking::id::PartitionNo;
 use ranking::submission::Submission;
 use ranking::submission::written::StandingsWritten;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::ScoreInput;
@@ -23,61 +24,86 @@ use crate::submit::committer::Submitted;
 /// turn writes, unless a single score writes more.
 const LATE_STANDINGS_MAX: u64 = 1000;
 
-/// The longest wait of a request with more of them for another one.
-const LATE_TIMEOUT: Duration = Duration::from_secs(20);
+/// The longest wait of a request with more of them for another one of its client, and of each
+/// commit for those of all others.
+const LATE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The rest of Redis after each commit of a turn, as a multiple of the time that it took.
-const LATE_REST: u32 = 9;
+/// The rest of Redis after each commit of a turn, as a multiple of the time that it took: readers
+/// that meet a commit wait for it, and these are to be less than one in a hundred.
+const LATE_REST: u32 = 99;
 
 /// The longest rest.
-const LATE_REST_MAX: Duration = Duration::from_secs(1);
+const LATE_REST_MAX: Duration = Duration::from_secs(3);
 
 /// The time without any other request that ends a rest: Redis rests for those.
 const LATE_QUIET: Duration = Duration::from_millis(100);
 
-/// The turn of requests with many standings of late scores: one of them is written at a time.
+/// The turns of requests with many standings of late scores: one commit of them is written at a
+/// time, and one request of each client, so that no client keeps the others out.
 #[derive(Debug)]
-pub struct LateWrites(Arc<Semaphore>);
+pub struct LateWrites {
+    commits: Arc<Semaphore>,
+    by_client: Mutex<HashMap<Arc<str>, Weak<Semaphore>>>,
+}
 
-/// The turn of one request. It ends once Redis has rested from the last commit.
+/// The turn of one request among those of its client.
 #[derive(Debug)]
 pub(crate) struct LateTurn {
-    place: Option<OwnedSemaphorePermit>,
-    /// The rest that is due before the next commit, in whatever partition.
-    rest: Mutex<Duration>,
+    commits: Arc<Semaphore>,
     /// Counts the requests that come.
     admitted: Arc<AtomicU64>,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Default for LateWrites {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(1)))
+        Self { commits: Arc::new(Semaphore::new(1)), by_client: Mutex::default() }
     }
 }
 
 impl LateWrites {
-    /// Waits for the turn of a request whose late scores write so many standings; `None` if it
-    /// needs none.
+    /// Waits for the turn of a client's request whose late scores write so many standings; `None`
+    /// if it needs none.
     ///
     /// # Errors
-    /// `UNAVAILABLE` if it does not come within 20 s.
+    /// `UNAVAILABLE` if it does not come within 15 s.
     async fn turn(
         &self,
         standings: u64,
+        client: Arc<str>,
         admitted: Arc<AtomicU64>,
     ) -> crate::error::Result<Option<LateTurn>> {
         if standings <= LATE_STANDINGS_MAX {
             return Ok(None);
         }
-        match timeout(LATE_TIMEOUT, self.0.clone().acquire_owned()).await {
-            Ok(Ok(place)) => {
-                Ok(Some(LateTurn { place: Some(place), rest: Mutex::default(), admitted }))
-            }
-            _ => Err(Error::new(
-                ErrorCode::Unavailable,
-                "late scores of other requests are being written, and none of this request is; send it again",
-            )),
+        let place = in_time(self.of_client(client)).await?;
+        Ok(Some(LateTurn { commits: self.commits.clone(), admitted, _place: place }))
+    }
+
+    /// The turns of a client, which are forgotten once it waits for none.
+    fn of_client(&self, client: Arc<str>) -> Arc<Semaphore> {
+        let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turns) = by_client.get(&client).and_then(Weak::upgrade) {
+            return turns;
         }
+        by_client.retain(|_, turns| turns.strong_count() > 0);
+        let turns = Arc::new(Semaphore::new(1));
+        by_client.insert(client, Arc::downgrade(&turns));
+        turns
+    }
+}
+
+/// Waits for a turn.
+///
+/// # Errors
+/// `UNAVAILABLE` if it does not come within 15 s.
+async fn in_time(turns: Arc<Semaphore>) -> crate::error::Result<OwnedSemaphorePermit> {
+    match timeout(LATE_TIMEOUT, turns.acquire_owned()).await {
+        Ok(Ok(place)) => Ok(place),
+        _ => Err(Error::new(
+            ErrorCode::Unavailable,
+            "late scores of other requests are being written, and these are not; send them again",
+        )),
     }
 }
 
@@ -94,11 +120,19 @@ impl LateTurn {
     ) -> (Submitted, Option<Error>) {
         let mut placed = Submitted { verdicts: vec![], commit: None };
         for piece in pieces(board, submissions, state.now_ms) {
-            let mut rest = self.rest.lock().await;
-            take_rest(*rest, || self.admitted.load(Ordering::Relaxed)).await;
+            let place = match in_time(self.commits.clone()).await {
+                Ok(place) => place,
+                Err(error) => return (placed, Some(error)),
+            };
             let began = Instant::now();
             let submitted = app.committers.submit(&state.client(), partition, piece).await;
-            *rest = (began.elapsed() * LATE_REST).min(LATE_REST_MAX);
+            let rest = (began.elapsed() * LATE_REST).min(LATE_REST_MAX);
+            let admitted = self.admitted.clone();
+            // The next commit alone waits for it, whoever's it is.
+            tokio::spawn(async move {
+                take_rest(rest, || admitted.load(Ordering::Relaxed)).await;
+                drop(place);
+            });
             match submitted {
                 Ok(Submitted { verdicts, commit }) => {
                     placed.verdicts.extend(verdicts);
@@ -108,18 +142,6 @@ impl LateTurn {
             }
         }
         (placed, None)
-    }
-}
-
-impl Drop for LateTurn {
-    fn drop(&mut self) {
-        let (place, rest) = (self.place.take(), *self.rest.get_mut());
-        let admitted = self.admitted.clone();
-        // The next turn alone waits for it.
-        tokio::spawn(async move {
-            take_rest(rest, || admitted.load(Ordering::Relaxed)).await;
-            drop(place);
-        });
     }
 }
 
@@ -176,7 +198,7 @@ pub(crate) async fn check(
         late += if of_score > of_present { of_score } else { 0 };
     }
     let Err(written) = state.budget.write(all, max) else {
-        return app.late_writes.turn(late, state.budget.admitted()).await;
+        return app.late_writes.turn(late, state.client(), state.budget.admitted()).await;
     };
     let fitting = (scores.len() as u64 * max / written).max(1);
     Err(Error::new(
@@ -193,14 +215,25 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_request_with_many_late_scores_is_written_at_a_time() {
+    async fn one_commit_of_many_late_scores_is_written_at_a_time_and_one_request_of_a_client() {
         let late = LateWrites::default();
-        let first = late.turn(LATE_STANDINGS_MAX + 1, Arc::default()).await.unwrap();
-        let mut second = Box::pin(late.turn(u64::MAX, Arc::default()));
+        let turn = |client: &str, standings| late.turn(standings, client.into(), Arc::default());
+        let first = turn("ann", LATE_STANDINGS_MAX + 1).await.unwrap();
+        let mut second = Box::pin(turn("ann", u64::MAX));
         assert!(futures::poll!(&mut second).is_pending());
-        assert!(late.turn(LATE_STANDINGS_MAX, Arc::default()).await.unwrap().is_none());
-        drop(first);
+        assert!(turn("ann", LATE_STANDINGS_MAX).await.unwrap().is_none());
+        // The requests of others do not wait for it, and their commits do.
+        let of_other = turn("bob", u64::MAX).await.unwrap().unwrap();
+        let commit = in_time(of_other.commits.clone()).await.unwrap();
+        let turn = first.unwrap();
+        let mut next = Box::pin(in_time(turn.commits.clone()));
+        assert!(futures::poll!(&mut next).is_pending());
+        drop(commit);
+        drop((next.await.unwrap(), turn));
         assert!(second.await.unwrap().is_some());
+        drop(of_other);
+        assert_eq!(late.of_client("cid".into()).available_permits(), 1);
+        assert_eq!(late.by_client.lock().unwrap().len(), 1);
     }
 
     #[tokio::test]

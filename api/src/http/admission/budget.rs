@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use super::{Admission, LIGHT_POINTS_MAX, Lane, RESERVED_POINTS};
 use crate::error::{Error, Result};
@@ -14,6 +14,9 @@ const LIGHT: u8 = 0;
 const TURNING: u8 = 1;
 const HEAVY: u8 = 2;
 const CHANGE: u8 = 3;
+
+/// The reads of a request at a time whose price only their answers tell.
+const SCANS_AT_ONCE: usize = 2;
 
 /// The budget of an admitted request: what it may still cost. The points that it has spent are
 /// under way until it is dropped.
@@ -28,6 +31,8 @@ pub struct Budget {
     spent: AtomicU64,
     /// The standings that its scores write.
     standings: AtomicU64,
+    /// The places of reads whose price only their answers tell.
+    scans: Semaphore,
     /// The place of a mutation with a costly answer.
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -42,6 +47,7 @@ impl Budget {
             max: admission.budget_max,
             spent: AtomicU64::new(points),
             standings: AtomicU64::new(0),
+            scans: Semaphore::new(SCANS_AT_ONCE),
             admission,
             _place: None,
         }
@@ -128,6 +134,23 @@ impl Budget {
         )))
     }
 
+    /// As [`Self::spend`], on work that is done. Beyond the budget all of it is spent, so that the
+    /// request gets no more.
+    ///
+    /// # Errors
+    /// As [`Self::spend`].
+    pub fn owe(&self, points: u64) -> Result<()> {
+        self.spend(points).inspect_err(|_| {
+            let _ = self.spend(self.max.saturating_sub(self.spent()));
+        })
+    }
+
+    /// Waits for the place of a read whose price only its answer tells, so that few of them are
+    /// done that the request cannot pay for.
+    pub async fn scan(&self) -> Option<SemaphorePermit<'_>> {
+        self.scans.acquire().await.ok()
+    }
+
     /// Notes that scores of the request write so many standings, unless that makes more than `max`
     /// in all.
     ///
@@ -161,5 +184,34 @@ impl Drop for Budget {
         self.lane().under_way.fetch_sub(held, Ordering::SeqCst);
         self.admission.light.wake();
         self.admission.heavy.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::admission;
+    use super::*;
+    use crate::error::ErrorCode;
+
+    #[tokio::test]
+    async fn a_budget_is_spent_once() {
+        let admission = admission(10_000, 1);
+        let budget = admission.enter(10, 1, false).await.unwrap();
+        budget.spend(10).unwrap();
+        assert_eq!(admission.under_way(), RESERVED_POINTS);
+        budget.spend(99_980).unwrap();
+        assert_eq!(admission.under_way(), 100_000);
+        assert_eq!(budget.spend(1).unwrap_err().code, ErrorCode::LimitExceeded);
+        assert_eq!(budget.spend(u64::MAX).unwrap_err().code, ErrorCode::LimitExceeded);
+        assert_eq!(admission.under_way(), 100_000);
+        drop(budget);
+        // What is done is owed, and then nothing more is.
+        let budget = admission.enter(10, 1, false).await.unwrap();
+        budget.owe(5).unwrap();
+        assert_eq!(budget.spent(), 15);
+        assert_eq!(budget.owe(100_000).unwrap_err().code, ErrorCode::LimitExceeded);
+        assert_eq!((budget.spent(), budget.spend(1).is_err()), (100_000, true));
+        drop(budget);
+        assert_eq!(admission.under_way(), 0);
     }
 }

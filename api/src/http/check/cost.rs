@@ -28,6 +28,9 @@ use sum::{Scaled, Sum};
 /// The most levels of selection sets, fragments included. The executor's own limit is the same.
 const LEVELS_MAX: usize = 32;
 
+/// The bytes of arguments that take a point: the executor copies and reads them for each field.
+const ARGUMENT_BYTES_A_POINT: u64 = 64;
+
 /// The cost of a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cost {
@@ -35,6 +38,8 @@ pub struct Cost {
     pub points: u64,
     /// The objects and look-ups of its answer.
     pub objects: u64,
+    /// The fields that it expands to, whatever the lengths of lists.
+    pub selections: u64,
     /// The changes that it asks for: scores, members, and so on.
     pub changes: u32,
     /// True if it asks for the schema.
@@ -84,7 +89,8 @@ pub fn of(
             Values::new(variables, operation).changes(selections, document)
         })
         .fold(0, u32::saturating_add);
-    Ok(Cost { points, objects, changes, introspects: counts.introspects })
+    let Counts { introspects, .. } = counts;
+    Ok(Cost { points, objects, selections: all.selections, changes, introspects })
 }
 
 fn too_deep(field_levels_max: u32) -> Error {
@@ -212,14 +218,12 @@ impl<'d> Counts<'d> {
         let has_selections = !field.selection_set.node.items.is_empty();
         // With an argument it is a look-up, such as a rank by another method.
         let is_value = is_plain(name) && !has_selections && field.arguments.is_empty();
+        let arguments = field.arguments.iter();
+        let argument_bytes = arguments.map(|(_, value)| self.values.bytes(&value.node)).sum();
         let field_alone = Scaled {
-            points: 1 + once + objects * each,
+            points: 1 + once + objects * each + argument_bytes / ARGUMENT_BYTES_A_POINT,
             objects: if is_value { 0 } else { objects },
-            argument_bytes: field
-                .arguments
-                .iter()
-                .map(|(_, value)| self.values.bytes(&value.node))
-                .sum(),
+            argument_bytes,
         };
         let own = scaled.plus(1, field_alone, 1);
         let is_items = ITEMS.contains(&name);

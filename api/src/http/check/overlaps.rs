@@ -5,6 +5,7 @@
 //! lies below them. Each level is looked at as one set of fields here, which takes time in
 //! proportion to the fields (S. Adameit, "GraphQL: Overlapping Fields Can Be Merged Fast", 2018).
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use async_graphql::parser::types::{ExecutableDocument, Field, Selection, SelectionSet};
@@ -17,13 +18,20 @@ use super::types::TYPES;
 use crate::error::Error;
 use crate::http::response::server_error;
 
+/// The fields that are looked at for each field of the expanded document, and for a short one: a
+/// field on an interface is looked at once for each type of objects beside it, at each level again.
+const LOOKS_OF_FIELD: u64 = 8;
+const LOOKS_MIN: u64 = 100;
+
 /// Checks the fields of each operation. The document spreads no fragment in a circle, and expands
-/// to no more than its limit.
+/// to so many fields.
 ///
 /// # Errors
-/// `BAD_USER_INPUT` with the place of the second of two fields that do not fit each other.
-pub fn check(document: &ExecutableDocument) -> Result<(), ServerError> {
-    let overlaps = Overlaps(document);
+/// `BAD_USER_INPUT` with the place of the second of two fields that do not fit each other;
+/// `LIMIT_EXCEEDED` if objects of many types below each other make them too many to compare.
+pub fn check(document: &ExecutableDocument, fields: u64) -> Result<(), ServerError> {
+    let left = Cell::new(LOOKS_MIN + LOOKS_OF_FIELD * fields);
+    let overlaps = Overlaps { document, left };
     document.operations.iter().try_for_each(|(_, operation)| {
         let root = Some(root_of(operation.node.ty));
         overlaps.check([(&operation.node.selection_set.node, root)], Alike::Fields)
@@ -48,7 +56,11 @@ struct Selected<'d> {
     pos: Pos,
 }
 
-struct Overlaps<'d>(&'d ExecutableDocument);
+struct Overlaps<'d> {
+    document: &'d ExecutableDocument,
+    /// The fields that may still be looked at.
+    left: Cell<u64>,
+}
 
 impl<'d> Overlaps<'d> {
     fn check(
@@ -61,6 +73,8 @@ impl<'d> Overlaps<'d> {
             self.collect(selections, on, &mut keys, &mut spread);
         }
         for fields in keys.into_values() {
+            let left = self.left.get().checked_sub(fields.len() as u64).ok_or_else(too_many)?;
+            self.left.set(left);
             let groups = match alike {
                 Alike::Fields => of_one_object(&fields),
                 Alike::Shapes => vec![],
@@ -98,7 +112,7 @@ impl<'d> Overlaps<'d> {
                 }
                 Selection::FragmentSpread(fragment) => {
                     let name = &fragment.node.fragment_name.node;
-                    let Some(fragment) = self.0.fragments.get(name) else { continue };
+                    let Some(fragment) = self.document.fragments.get(name) else { continue };
                     if !spread.insert(name) {
                         continue;
                     }
@@ -109,6 +123,12 @@ impl<'d> Overlaps<'d> {
             self.collect(&below.node, on, keys, spread);
         }
     }
+}
+
+fn too_many() -> ServerError {
+    server_error(Error::limit_exceeded(
+        "fields of one name on objects of many types, below each other, are too many to compare: expected an alias of its own for each",
+    ))
 }
 
 /// The fields that one object may have, for each type of objects: those on the type itself or on an
@@ -197,7 +217,7 @@ mod tests {
 
     #[test]
     fn fields_of_one_key_are_one_field() {
-        let fault = |text: &str| super::check(&parse_query(text).unwrap()).err();
+        let fault = |text: &str| super::check(&parse_query(text).unwrap(), 20).err();
         for valid in [
             "{ board(slug: \"b\") { id } board(slug: \"b\") { id title } }",
             "{ board(slug: \"b\") { a: title } ...f } fragment f on Query { board(slug: \"b\") { a: title } }",
@@ -240,6 +260,22 @@ mod tests {
             let error = fault(refused).unwrap_or_else(|| panic!("{refused} is accepted"));
             assert!(error.message.contains(says), "{refused}: {}", error.message);
             assert_eq!(error.locations.len(), 1);
+        }
+    }
+
+    #[test]
+    fn objects_of_many_types_below_each_other_are_compared_up_to_a_limit() {
+        let nested = |levels: usize| {
+            let on = |types: &str, below: &str| format!("...on {types} {{ x {{ {below} }} }} ");
+            let types: String = (0..4).map(|no| on(&format!("T{no}"), "y")).collect();
+            let field = |below: String, _| types.clone() + &on("Node", &below);
+            format!("{{ {} }}", (0..levels).fold("y".to_owned(), field))
+        };
+        let check = |levels| super::check(&parse_query(nested(levels)).unwrap(), levels as u64 * 9);
+        check(2).unwrap();
+        for levels in [8, 15] {
+            let error = check(levels).unwrap_err();
+            assert!(error.message.contains("an alias of its own"), "{}", error.message);
         }
     }
 }

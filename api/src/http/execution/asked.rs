@@ -35,6 +35,12 @@ use crate::traces::request::name_operation;
 /// The message for a subscription that asks for one answer.
 const NO_STREAM: &str = "a subscription needs a WebSocket (graphql-transport-ws) or an event stream: expected Accept: text/event-stream";
 
+/// The message for a mutation that no token may send.
+const NO_TOKEN: &str = "mutations need an access token: send it as \"Authorization: Bearer …\"";
+
+/// The message for a mutation that finds no memory.
+const MUTATIONS_BUSY: &str = "other mutations of this client that are not done hold too much memory, and nothing of this one is done; send it again in a second";
+
 /// A request whose client is known.
 pub(super) struct Asked {
     pub(super) request: Request,
@@ -98,14 +104,28 @@ impl Asked {
         let began = Instant::now();
         let is_costly = checked.cost.points > LIGHT_POINTS_MAX;
         let may_turn = !is_known(self.principal.as_deref()) && !self.in_turns;
+        // The executor would read its arguments before it is refused.
+        if checked.kind == OperationType::Mutation && is_anonymous && is_costly {
+            return reject(media_type, vec![server_error(Error::unauthenticated(NO_TOKEN))]);
+        }
         let (seconds, answer) = match checked.kind {
             // A mutation goes on when its client leaves: what it commits counts, and the client may
             // ask for it again.
             OperationType::Mutation => {
+                let memory = &service.mutations_memory;
+                let Some(held) = memory.take(&self.account.client, checked.bytes) else {
+                    METRICS.requests_refused.busy.inc();
+                    let busy = Error::new(ErrorCode::Unavailable, MUTATIONS_BUSY);
+                    return received.send(Answer::busy(&busy), is_anonymous);
+                };
                 let mutation_timeout = service.mutation_timeout;
                 let gone = CancellationToken::new();
                 let _here = gone.clone().drop_guard();
                 let running = self.run(service, checked, (Some(gone), None), span.clone());
+                let running = async move {
+                    let _held = held;
+                    running.await
+                };
                 let task = tokio::spawn(running.in_current_span().instrument(span));
                 let answer = async { task.await.map_err(|error| Error::internal(&error)) };
                 (&METRICS.mutation_seconds, within(mutation_timeout, answer).await)

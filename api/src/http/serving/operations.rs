@@ -69,14 +69,12 @@ async fn measured(State(operations): State<Arc<Operations>>) -> impl IntoRespons
     METRICS.points_under_way.set(gauge(operations.admission.under_way()));
     METRICS.requests_waiting.set(gauge(operations.admission.waiting() as u64));
     let (deployment, health) = (operations.deployment.clone(), operations.health.clone());
-    let asked = operations.main.spawn(async move { metrics::text(&deployment, &health).await });
-    let text = match timeout(STORES_TIMEOUT, asked).await {
-        Ok(Ok(text)) => text,
-        _ => metrics::last_text(),
-    };
+    let asked =
+        operations.main.spawn(async move { metrics::ask_stores(&deployment, &health).await });
+    let _asked = timeout(STORES_TIMEOUT, asked).await;
     let described =
         [(header::CONTENT_TYPE, metrics::MEDIA_TYPE), (header::CACHE_CONTROL, "no-store")];
-    (described, text)
+    (described, metrics::text())
 }
 
 /// Reads the first bytes of a connection, as many as tell if its first request is for one of these
