@@ -331,7 +331,9 @@ async fn stage_and_put(
             Ok(Step::Done) => break,
             Ok(Step::Stale) => return Ok(None),
             // The stage is still good.
-            Err(entity::Error::Ranking(ranking::Error::Unavailable(_))) if beaten < BEATEN_MAX => {
+            Err(entity::Error::Ranking(
+                ranking::Error::Unavailable(_) | ranking::Error::Overloaded(_),
+            )) if beaten < BEATEN_MAX => {
                 beaten += 1;
             }
             Err(error) => return Err(error.into()),

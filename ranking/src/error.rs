@@ -57,8 +57,8 @@ pub enum Error {
     /// Redis cannot be reached, or is loading: try again later.
     #[error("{0}")]
     Unavailable(String),
-    /// A store has no room for a write, or would have to do too much for an answer: try again later.
-    /// The message is for the client.
+    /// A store has no room for a write, or would have to do too much for an answer: try again
+    /// later. The message is for the client.
     #[error("{0}")]
     Overloaded(String),
     /// A rolling window of a board has not reached the requested period: roll it, then try again.

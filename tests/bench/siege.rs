@@ -26,9 +26,9 @@ const OF_ADDRESS: usize = 50;
 /// The seconds of the siege, and of the readers alone.
 const SECONDS: usize = 60;
 
-/// The pause between two requests of a connection, on average, in milliseconds; `BENCH_PAUSE_MS` has
-/// another one, for a machine on which so many readers alone are too much. After pauses of the same
-/// length, all that once waited for the same thing would come at once, again and again.
+/// The pause between two requests of a connection, on average, in milliseconds; `BENCH_PAUSE_MS`
+/// has another one, for a machine on which so many readers alone are too much. After pauses of the
+/// same length, all that once waited for the same thing would come at once, again and again.
 const PAUSE_MS: u64 = 1000;
 
 /// The longest body of an attack: the attackers share the machine with the server.

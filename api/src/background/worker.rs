@@ -243,6 +243,10 @@ async fn in_time<T>(told: impl Future<Output = Result<T>>) -> Result<T> {
 /// or if it failed a moment ago.
 async fn seal(deployment: &Deployment, agenda: &Agenda) -> Result<()> {
     let (db, now_ms) = (&deployment.db, deployment.clock.now_ms());
+    // Which boards are due takes longer to tell. One whose process is gone is ended by upkeep.
+    if agenda.signs().jobs > 0 && job::running(db, entity::job::SEAL, None).await?.is_some() {
+        return Ok(());
+    }
     let boards = in_time(engine::seal::due::boards(deployment, agenda, now_ms)).await?;
     if boards.is_empty()
         || job::failed_since(db, entity::job::SEAL, None, now_ms - SEAL_AGAIN_MS).await?

@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use crate::error::Result;
 use crate::http::turns;
 
-/// How long the absence of private boards is believed.
-const NO_PRIVATE_AGE_MAX: Duration = Duration::from_millis(500);
+/// How long an answer of SQL is believed.
+const PRIVATE_AGE_MAX: Duration = Duration::from_millis(500);
 
-/// When SQL was last found to have no private board.
+/// When SQL was last asked for private boards, and whether it had some.
 #[derive(Debug, Default)]
-pub struct PrivateBoards(Mutex<Option<Instant>>);
+pub struct PrivateBoards(Mutex<Option<(Instant, bool)>>);
 
 impl PrivateBoards {
     /// True if there are some. At most one SELECT of one row.
@@ -23,16 +23,15 @@ impl PrivateBoards {
     /// # Errors
     /// `UNAVAILABLE` if SQL must be asked and does not answer.
     pub async fn exist(&self, db: &DatabaseConnection) -> Result<bool> {
-        let none_at = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if none_at.is_some_and(|at| at.elapsed() < NO_PRIVATE_AGE_MAX) {
-            return Ok(false);
+        let found = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, exist)) = found.filter(|(at, _)| at.elapsed() < PRIVATE_AGE_MAX) {
+            return Ok(exist);
         }
         let at = Instant::now();
         // Every request needs the connections of look-ups.
         let _shared = turns::share();
         let exist = has_private(db).await?;
-        let none_at = (!exist).then_some(at);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = none_at;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, exist));
         Ok(exist)
     }
 }

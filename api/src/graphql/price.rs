@@ -132,8 +132,8 @@ pub(crate) enum LookUp<'a> {
     FriendRanking(&'a StandingsId, &'a MemberId),
     Friends(&'a MemberId),
     Distribution(&'a StandingsId, i32),
-    /// Positions in SQL up to about two to the power of a number, for fields of one level: others
-    /// are looked up later, by scans of their own.
+    /// Positions in SQL up to about two to the power of a number, for fields of one level: those of
+    /// other levels are looked up later, by their own scans.
     Position(&'a StandingsId, u32, usize),
     /// Dense ranks up to a position of about two to the power of a number, for fields of one level.
     Dense(&'a StandingsId, u32, usize),

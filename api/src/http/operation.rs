@@ -84,7 +84,8 @@ pub struct Executed {
 }
 
 impl Operation {
-    /// Checks a request, and takes the points of its text from the rate of its client.
+    /// Checks a request, whose hash is replaced by its query, and takes the points of its text from
+    /// the rate of its client.
     ///
     /// # Errors
     /// The first thing that is wrong with it.
@@ -100,9 +101,6 @@ impl Operation {
         let account = service.rates.account(client);
         account.read(points).map_err(over)?;
         let Parameters { mut request, hash } = parameters.map_err(refused)?;
-        if let Some(hash) = hash {
-            service.persisted_queries.complete(&mut request, hash).map_err(refused)?;
-        }
         let checked = service.checks.check(&mut request, has_token).map_err(|error| vec![error])?;
         if let Some(hash) = hash {
             service.persisted_queries.keep(hash, &request.query);
@@ -294,13 +292,20 @@ async fn check(
     bytes: usize,
 ) -> Result<Operation, Vec<ServerError>> {
     let has_token = principal.is_some();
+    // A hash may stand for a long text.
+    let parameters = parameters.and_then(|mut parameters| {
+        if let Some(hash) = parameters.hash {
+            service.persisted_queries.complete(&mut parameters.request, hash)?;
+        }
+        Ok(parameters)
+    });
     let query = parameters.as_ref().map_or("", |parameters| &parameters.request.query);
     if query.len() <= IN_PLACE_BYTES_MAX || is_known(principal) {
         return Operation::new(service, (client, has_token), parameters, bytes);
     }
     let (of_turn, client) = (service.clone(), client.clone());
     let checking = async move { Operation::new(&of_turn, (&client, has_token), parameters, bytes) };
-    let checked = service.turns.run(checking).await;
+    let checked = within(service.query_timeout, service.turns.run(checking)).await;
     checked.unwrap_or_else(|error| Err(vec![server_error(error)]))
 }
 

@@ -22,6 +22,9 @@ const READS_INTERVAL: Duration = Duration::from_millis(100);
 /// The topics that read at the same time.
 pub(super) const TOPICS_AT_ONCE: usize = 4;
 
+/// The longest time for which a read keeps its place among them.
+const PLACE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The pause before standings that could not be read are read again.
 pub const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -189,17 +192,27 @@ impl State {
 }
 
 /// Reads standings whenever they have changed. It rests as long as it reads, and keeps its place
-/// among the topics meanwhile, so that the reads of busy topics leave half of the time to others.
+/// among the topics meanwhile, so that the reads of busy topics leave half of the time to others. A
+/// read that a store keeps waiting leaves its place.
 async fn read_on(state: Arc<State>, topics: Arc<Topics>) {
     loop {
         state.changed.notified().await;
         let Ok(place) = topics.places.acquire().await else { return };
         let (began, turn) = (Instant::now(), state.turns.load(SeqCst));
-        let read = state.read(&topics).await;
+        let mut reading = std::pin::pin!(state.read(&topics));
+        let (read, place) = match timeout(PLACE_TIMEOUT, &mut reading).await {
+            Ok(read) => (read, Some(place)),
+            Err(_) => {
+                drop(place);
+                (reading.await, None)
+            }
+        };
         METRICS.live.reads.inc();
         let has_failed = read.is_err();
         state.snapshots.send_replace(Snapshot { turn, read: Some(Arc::new(read)) });
-        sleep(began.elapsed()).await;
+        if !has_failed && place.is_some() {
+            sleep(began.elapsed()).await;
+        }
         drop(place);
         sleep_until(began + READS_INTERVAL).await;
         if has_failed {

@@ -354,7 +354,7 @@ impl Reader {
                     recovering.await.unwrap_or(Ok(()))
                 }
                 ranking::Error::NotRolled(no) => {
-                    let rolling = timeout_at(level_by, Box::pin(self.roll(BoardNo(no)))).await;
+                    let rolling = timeout_at(deadline, Box::pin(self.roll(BoardNo(no)))).await;
                     match rolling.map_err(|_| ranking::Error::NotRolled(no))? {
                         // It cannot be rolled, as when Redis is out of memory.
                         Err(error) if error.is_transient() && Instant::now() >= level_by => {

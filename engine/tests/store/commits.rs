@@ -65,7 +65,7 @@ async fn out_of_memory_refuses_writes_and_changes_nothing() {
     let root = store.heads().await.unwrap()[0].clone().unwrap();
     let () = server.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let refused = store.commit_writes(ALL, &root, &commit_after(&root, "one"), &writes).await;
-    assert!(matches!(refused, Ok(Outcome::Refused(Error::Unavailable(_)))), "{refused:?}");
+    assert!(matches!(refused, Ok(Outcome::Refused(Error::Overloaded(_)))), "{refused:?}");
     assert_eq!(store.size(&standings(&store, &board(1, 1))).await, Ok(0));
     let () = server.raw(&["CONFIG", "SET", "maxmemory", "0"]).await;
     assert_eq!(

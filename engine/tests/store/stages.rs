@@ -116,7 +116,7 @@ async fn standings_of_any_size_are_staged_and_expire() {
     let () = server.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
     for count in [10, 60_000] {
         let refused = stages.load(&id(8), count, entry).await;
-        assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Overloaded(_))), "{refused:?}");
     }
     stages.discard().await.unwrap();
     let left: Vec<String> = server.raw(&["KEYS", "test:*stage*"]).await;

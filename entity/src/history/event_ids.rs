@@ -30,14 +30,18 @@ pub async fn among(
     for some in events.chunks(EVENTS_MAX) {
         let mut any = Condition::any();
         for (member, seq, id) in some {
-            let event = Condition::all().add(Column::Member.eq(member)).add(Column::Seq.eq(*seq));
-            any = any.add(event.add(Column::EventId.eq(id)));
+            // With the board in each term, SQLite looks each event up by the index of members.
+            let event = Condition::all()
+                .add(Column::BoardNo.eq(board.0))
+                .add(Column::Member.eq(member))
+                .add(Column::Seq.eq(*seq))
+                .add(Column::Partition.eq(i32::from(partition)))
+                .add(Column::EventId.eq(id));
+            any = any.add(event);
         }
         let select = Entity::find()
             .select_only()
             .columns([Column::Member, Column::Seq, Column::EventId])
-            .filter(Column::BoardNo.eq(board.0))
-            .filter(Column::Partition.eq(i32::from(partition)))
             .filter(any);
         let rows: Vec<(String, i64, String)> = select.into_tuple().all(db).await?;
         found.extend(rows);

@@ -108,7 +108,7 @@ impl Stages {
     /// `ZADD`, `ZREM`, `PEXPIRE` and `ZCARD`, pipelined.
     ///
     /// # Errors
-    /// `Unavailable`, also if Redis is out of memory.
+    /// `Unavailable`; `Overloaded` if Redis is out of memory.
     pub async fn change(&self, changes: &[StageChange]) -> Result<Vec<usize>> {
         let mut sizes = vec![];
         for changes in changes.chunks(KEYS_MAX) {

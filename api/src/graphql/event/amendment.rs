@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_graphql::{Context, ID, InputObject, SimpleObject};
 use engine::history::amend::{Amended, Amendment, amend};
 use entity::archive::archive_file;
+use entity::board::seen::Seen;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use ranking::commit::{EventKind as Kind, EventPlace};
@@ -135,16 +136,18 @@ pub(crate) async fn void_event(
     })
 }
 
-/// The error for an event that SQL does not have. It may have been archived a moment ago.
+/// The error for an event that SQL does not have. It may have been archived a moment ago, which is
+/// told to those alone who see every board: SQL does not say on which one.
 async fn not_there(ctx: &Context<'_>, place: EventPlace) -> crate::error::Result<Error> {
     let db = &app(ctx).deployment.db;
-    Ok(match archive_file::has(db, place.partition, place.seq).await? {
+    let sees_all = matches!(state(ctx).seen(), Seen::All);
+    Ok(match sees_all && archive_file::has(db, place.partition, place.seq).await? {
         true => Error::bad_input(
             "this event is archived and cannot be voided; removeEntry can remove the member",
         ),
         false => Error::new(
             ErrorCode::NotFound,
-            "there is no such event; a recent one may still be on its way to the database",
+            "there is no such event; a recent one may still be on its way to the database, and an archived one cannot be voided",
         ),
     })
 }

@@ -72,7 +72,7 @@ pub(crate) async fn add_friend(
 ) -> crate::error::Result<AddFriendPayload> {
     let ([a, b], [member, friend]) = both(ctx, &input.member, &input.friend).await?;
     for key in [&a, &b] {
-        check_unmerged(ctx, key).await?;
+        check_unmerged(ctx, key, || no_member(key.as_str())).await?;
     }
     let app = app(ctx);
     for key in [&a, &b] {

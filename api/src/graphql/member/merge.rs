@@ -8,7 +8,6 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Member;
-use super::visibility::no_member;
 use crate::error::{Error, ErrorCode, Result};
 use crate::graphql::audit::writer::Audit;
 use crate::graphql::event::amendment::AMEND_TIMEOUT;
@@ -37,13 +36,17 @@ pub struct MergeMembersPayload {
     target: Member,
 }
 
-/// Checks that a member whom the client names was not merged into another one. To a client that
-/// does not see that one, there is no such member.
+/// Checks that a member whom the client names was not merged into another one. For a client that
+/// does not see that one, there is `no_such` member.
 ///
 /// # Errors
-/// `MEMBER_MERGED`; `NOT_FOUND` if the client does not see the target; `UNAVAILABLE` while the
-/// member is being merged.
-pub(super) async fn check_unmerged(ctx: &Context<'_>, member: &MemberId) -> Result<()> {
+/// `MEMBER_MERGED`; `no_such` if the client does not see the target; `UNAVAILABLE` while the member
+/// is being merged.
+pub(super) async fn check_unmerged(
+    ctx: &Context<'_>,
+    member: &MemberId,
+    no_such: impl FnOnce() -> Error,
+) -> Result<()> {
     let checked = merge::check_unmerged(&app(ctx).deployment, &[member.as_str()]).await;
     let Err(entity::Error::Ranking(ranking::Error::MemberMerged(target))) = checked else {
         return Ok(checked?);
@@ -57,7 +60,7 @@ pub(super) async fn check_unmerged(ctx: &Context<'_>, member: &MemberId) -> Resu
     };
     Err(match seen {
         true => ranking::Error::MemberMerged(target).into(),
-        false => no_member(member.as_str()),
+        false => no_such(),
     })
 }
 

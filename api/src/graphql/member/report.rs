@@ -193,12 +193,11 @@ pub(crate) async fn report_member(
     };
     for ((key, argument), found) in keys.iter().zip(arguments).zip(&found) {
         if found.is_none() {
-            let message = format!("there is no member {}", shown(key));
-            return Err(Error::new(ErrorCode::NotFound, message).at(argument));
+            return Err(no_such(key, argument));
         }
     }
-    for key in [&member, &reporter] {
-        check_unmerged(ctx, key).await?;
+    for (key, argument) in [&member, &reporter].into_iter().zip(arguments) {
+        check_unmerged(ctx, key, || no_such(key.as_str(), argument)).await?;
     }
     let deployment = &app(ctx).deployment;
     let now_ms = deployment.clock.now_ms();
@@ -219,6 +218,10 @@ pub(crate) async fn report_member(
         return Err(Error::limit_exceeded(message));
     }
     Ok(ReportMemberPayload { board: Board(board), member: Member::named(member.as_str()) })
+}
+
+fn no_such(key: &str, argument: &str) -> Error {
+    Error::new(ErrorCode::NotFound, format!("there is no member {}", shown(key))).at(argument)
 }
 
 /// The reporter: the member of the token, or the one that a service names.

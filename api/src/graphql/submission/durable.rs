@@ -79,7 +79,7 @@ pub(crate) async fn confirm(
     placed.verdicts.into_iter().enumerate().map(confirm).collect()
 }
 
-/// What SQL says about a commit: the indices of the events that it refused, or `TIMEOUT`.
+/// The indices of a commit's events that SQL refused, or `TIMEOUT`.
 type Confirmed = Result<BTreeSet<u32>>;
 
 /// Waits until SQL has the commits of some seqs, and of their ids where these are known. An error

@@ -1,6 +1,6 @@
 //! The bound on the standings that one request writes: a late score on a board with rolling windows
-//! writes hundreds. Requests with many of those are written one at a time, so that they keep no
-//! other score waiting for long.
+//! writes hundreds. Those of requests with many take turns, so that they keep no other score
+//! waiting for long.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,8 +32,9 @@ const LATE_TIMEOUT: Duration = Duration::from_secs(15);
 /// that meet a commit wait for it, and these are to be less than one in a hundred.
 const LATE_REST: u32 = 99;
 
-/// The longest rest.
+/// The longest rest, and the longest ones of a request together: its client waits for them.
 const LATE_REST_MAX: Duration = Duration::from_secs(3);
+const LATE_RESTS_MAX: Duration = Duration::from_secs(15);
 
 /// The time without any other request that ends a rest: Redis rests for those.
 const LATE_QUIET: Duration = Duration::from_millis(100);
@@ -50,6 +51,9 @@ pub struct LateWrites {
 #[derive(Debug)]
 pub(crate) struct LateTurn {
     commits: Arc<Semaphore>,
+    /// Taken by the one partition for which a commit waits: a request waits in one place.
+    waiting: tokio::sync::Mutex<()>,
+    rest_max: Duration,
     /// Counts the requests that come.
     admitted: Arc<AtomicU64>,
     _place: OwnedSemaphorePermit,
@@ -62,14 +66,14 @@ impl Default for LateWrites {
 }
 
 impl LateWrites {
-    /// Waits for the turn of a client's request whose late scores write so many standings; `None`
-    /// if it needs none.
+    /// Waits for the turn of a client's request with so many scores, of which late ones write so
+    /// many standings; `None` if it needs none.
     ///
     /// # Errors
     /// `UNAVAILABLE` if it does not come within 15 s.
     async fn turn(
         &self,
-        standings: u64,
+        (scores, standings): (usize, u64),
         client: Arc<str>,
         admitted: Arc<AtomicU64>,
     ) -> crate::error::Result<Option<LateTurn>> {
@@ -77,7 +81,14 @@ impl LateWrites {
             return Ok(None);
         }
         let place = in_time(self.of_client(client)).await?;
-        Ok(Some(LateTurn { commits: self.commits.clone(), admitted, _place: place }))
+        let commits_max = (standings / LATE_STANDINGS_MAX).min(scores as u64).max(1);
+        Ok(Some(LateTurn {
+            commits: self.commits.clone(),
+            waiting: tokio::sync::Mutex::default(),
+            rest_max: LATE_REST_MAX.min(LATE_RESTS_MAX.div_f64(commits_max as f64)),
+            admitted,
+            _place: place,
+        }))
     }
 
     /// The turns of a client, which are forgotten once it waits for none.
@@ -120,15 +131,17 @@ impl LateTurn {
     ) -> (Submitted, Option<Error>) {
         let mut placed = Submitted { verdicts: vec![], commit: None };
         for piece in pieces(board, submissions, state.now_ms) {
+            let waiting = self.waiting.lock().await;
             let place = match in_time(self.commits.clone()).await {
                 Ok(place) => place,
                 Err(error) => return (placed, Some(error)),
             };
+            drop(waiting);
             let began = Instant::now();
             let submitted = app.committers.submit(&state.client(), partition, piece).await;
-            let rest = (began.elapsed() * LATE_REST).min(LATE_REST_MAX);
+            let rest = (began.elapsed() * LATE_REST).min(self.rest_max);
             let admitted = self.admitted.clone();
-            // The next commit alone waits for it, whoever's it is.
+            // The next commit alone waits for it, also one of another client.
             tokio::spawn(async move {
                 take_rest(rest, || admitted.load(Ordering::Relaxed)).await;
                 drop(place);
@@ -198,6 +211,7 @@ pub(crate) async fn check(
         late += if of_score > of_present { of_score } else { 0 };
     }
     let Err(written) = state.budget.write(all, max) else {
+        let late = (scores.len(), late);
         return app.late_writes.turn(late, state.client(), state.budget.admitted()).await;
     };
     let fitting = (scores.len() as u64 * max / written).max(1);
@@ -217,7 +231,8 @@ mod tests {
     #[tokio::test]
     async fn one_commit_of_many_late_scores_is_written_at_a_time_and_one_request_of_a_client() {
         let late = LateWrites::default();
-        let turn = |client: &str, standings| late.turn(standings, client.into(), Arc::default());
+        let turn =
+            |client: &str, standings| late.turn((9, standings), client.into(), Arc::default());
         let first = turn("ann", LATE_STANDINGS_MAX + 1).await.unwrap();
         let mut second = Box::pin(turn("ann", u64::MAX));
         assert!(futures::poll!(&mut second).is_pending());

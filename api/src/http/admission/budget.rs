@@ -16,7 +16,7 @@ const HEAVY: u8 = 2;
 const CHANGE: u8 = 3;
 
 /// The reads of a request at a time whose price only their answers tell.
-const SCANS_AT_ONCE: usize = 2;
+const SCANS_AT_ONCE: usize = 4;
 
 /// The budget of an admitted request: what it may still cost. The points that it has spent are
 /// under way until it is dropped.
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(budget.spend(u64::MAX).unwrap_err().code, ErrorCode::LimitExceeded);
         assert_eq!(admission.under_way(), 100_000);
         drop(budget);
-        // What is done is owed, and then nothing more is.
+        // Work that is done is owed, and the request gets no more after it.
         let budget = admission.enter(10, 1, false).await.unwrap();
         budget.owe(5).unwrap();
         assert_eq!(budget.spent(), 15);

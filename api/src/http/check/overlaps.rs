@@ -18,8 +18,9 @@ use super::types::TYPES;
 use crate::error::Error;
 use crate::http::response::server_error;
 
-/// The fields that are looked at for each field of the expanded document, and for a short one: a
-/// field on an interface is looked at once for each type of objects beside it, at each level again.
+/// The selections that are looked at for each one of the expanded document, and for a short one:
+/// those on an interface are looked at once for each type of objects beside it, at each level
+/// again.
 const LOOKS_OF_FIELD: u64 = 8;
 const LOOKS_MIN: u64 = 100;
 
@@ -58,7 +59,7 @@ struct Selected<'d> {
 
 struct Overlaps<'d> {
     document: &'d ExecutableDocument,
-    /// The fields that may still be looked at.
+    /// The selections that may still be looked at.
     left: Cell<u64>,
 }
 
@@ -70,11 +71,9 @@ impl<'d> Overlaps<'d> {
     ) -> Result<(), ServerError> {
         let (mut keys, mut spread) = (BTreeMap::new(), HashSet::new());
         for (selections, on) in sets {
-            self.collect(selections, on, &mut keys, &mut spread);
+            self.collect(selections, on, &mut keys, &mut spread)?;
         }
         for fields in keys.into_values() {
-            let left = self.left.get().checked_sub(fields.len() as u64).ok_or_else(too_many)?;
-            self.left.set(left);
             let groups = match alike {
                 Alike::Fields => of_one_object(&fields),
                 Alike::Shapes => vec![],
@@ -98,7 +97,9 @@ impl<'d> Overlaps<'d> {
         on: Option<&'d str>,
         keys: &mut BTreeMap<&'d Name, Vec<Selected<'d>>>,
         spread: &mut HashSet<&'d Name>,
-    ) {
+    ) -> Result<(), ServerError> {
+        let looks = selections.items.len() as u64;
+        self.left.set(self.left.get().checked_sub(looks).ok_or_else(too_many)?);
         for selection in &selections.items {
             let (condition, below) = match &selection.node {
                 Selection::Field(field) => {
@@ -120,8 +121,9 @@ impl<'d> Overlaps<'d> {
                 }
             };
             let on = condition.map(|condition| condition.node.on.node.as_str()).or(on);
-            self.collect(&below.node, on, keys, spread);
+            self.collect(&below.node, on, keys, spread)?;
         }
+        Ok(())
     }
 }
 

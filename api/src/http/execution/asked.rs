@@ -15,7 +15,7 @@ use tracing::{Instrument, Span};
 use super::{BYTES_A_POINT, Method, REQUEST_POINTS, Received, limited, refuse_unfinished, within};
 use crate::access::{Principal, is_known};
 use crate::cache::shared::GoodUntil;
-use crate::error::{Error, ErrorCode};
+use crate::error::{Error, ErrorCode, Result};
 use crate::graphql::change::Changes;
 use crate::graphql::request::RequestState;
 use crate::http::Service;
@@ -24,8 +24,9 @@ use crate::http::answers::AnswerKey;
 use crate::http::check::Checked;
 use crate::http::check::cost::Cost;
 use crate::http::persisted::QueryHash;
-use crate::http::rates::Account;
+use crate::http::rates::{Account, Client};
 use crate::http::response::{Answer, MediaType, Room, fields, refuse, reject, server_error};
+use crate::http::shares::Part;
 use crate::http::slow::Timed;
 use crate::http::turns::Turning;
 use crate::loader::Loaders;
@@ -39,7 +40,7 @@ const NO_STREAM: &str = "a subscription needs a WebSocket (graphql-transport-ws)
 const NO_TOKEN: &str = "mutations need an access token: send it as \"Authorization: Bearer …\"";
 
 /// The message for a mutation that finds no memory.
-const MUTATIONS_BUSY: &str = "other mutations of this client that are not done hold too much memory, and nothing of this one is done; send it again in a second";
+const MUTATIONS_BUSY: &str = "unfinished mutations use too much memory, and nothing of this one was done; send it again in a second";
 
 /// A request whose client is known.
 pub(super) struct Asked {
@@ -94,6 +95,14 @@ impl Asked {
         if checked.kind == OperationType::Subscription {
             return reject(media_type, vec![server_error(Error::bad_input(NO_STREAM))]);
         }
+        let is_mutation = checked.kind == OperationType::Mutation;
+        let memory = is_mutation.then_some(&service.mutations_memory);
+        let held = memory.map(|memory| memory.take(&self.account.client, checked.bytes));
+        if let Some(None) = held {
+            METRICS.requests_refused.busy.inc();
+            let busy = Error::new(ErrorCode::Unavailable, MUTATIONS_BUSY);
+            return received.send(Answer::busy(&busy), is_anonymous);
+        }
         // The request has paid for its text.
         let points = checked.cost.points.saturating_sub(REQUEST_POINTS);
         let taken = self.account.read(points);
@@ -105,30 +114,13 @@ impl Asked {
         let is_costly = checked.cost.points > LIGHT_POINTS_MAX;
         let may_turn = !is_known(self.principal.as_deref()) && !self.in_turns;
         // The executor would read its arguments before it is refused.
-        if checked.kind == OperationType::Mutation && is_anonymous && is_costly {
+        if is_mutation && is_anonymous && is_costly {
             return reject(media_type, vec![server_error(Error::unauthenticated(NO_TOKEN))]);
         }
         let (seconds, answer) = match checked.kind {
-            // A mutation goes on when its client leaves: what it commits counts, and the client may
-            // ask for it again.
             OperationType::Mutation => {
-                let memory = &service.mutations_memory;
-                let Some(held) = memory.take(&self.account.client, checked.bytes) else {
-                    METRICS.requests_refused.busy.inc();
-                    let busy = Error::new(ErrorCode::Unavailable, MUTATIONS_BUSY);
-                    return received.send(Answer::busy(&busy), is_anonymous);
-                };
-                let mutation_timeout = service.mutation_timeout;
-                let gone = CancellationToken::new();
-                let _here = gone.clone().drop_guard();
-                let running = self.run(service, checked, (Some(gone), None), span.clone());
-                let running = async move {
-                    let _held = held;
-                    running.await
-                };
-                let task = tokio::spawn(running.in_current_span().instrument(span));
-                let answer = async { task.await.map_err(|error| Error::internal(&error)) };
-                (&METRICS.mutation_seconds, within(mutation_timeout, answer).await)
+                let changed = self.change(service, checked, held.flatten(), span).await;
+                (&METRICS.mutation_seconds, changed)
             }
             _ => {
                 let timeout = service.query_timeout;
@@ -144,6 +136,28 @@ impl Asked {
             Ok(answer) => received.send(answer, is_anonymous),
             Err(error) => refuse_unfinished(media_type, &error),
         }
+    }
+
+    /// Executes a mutation, which holds its part of a memory until it has ended. It goes on when
+    /// its client leaves: what it commits counts, and the client may ask for it again.
+    async fn change(
+        self,
+        service: Service,
+        checked: Checked,
+        held: Option<Part<Client>>,
+        span: Span,
+    ) -> Result<Answer> {
+        let timeout = service.mutation_timeout;
+        let gone = CancellationToken::new();
+        let _here = gone.clone().drop_guard();
+        let running = self.run(service, checked, (Some(gone), None), span.clone());
+        let running = async move {
+            let _held = held;
+            running.await
+        };
+        let task = tokio::spawn(running.in_current_span().instrument(span));
+        let answer = async { task.await.map_err(|error| Error::internal(&error)) };
+        within(timeout, answer).await
     }
 
     /// Finds the answer: that of the same request which is being executed, or of this one. A

@@ -32,6 +32,10 @@ const SET_STANDINGS: &str = r#"INSERT INTO "standing" ("board_no", "partition", 
 const MOVE_CURSOR: &str = r#"UPDATE "log_cursor" SET "seq" = $1, "commit_id" = $2 WHERE "partition" = $3
     AND "run_id" = $4 AND "seq" = $5 AND "commit_id" = $6 AND "epoch" = $7"#;
 
+/// Gives a connection of SQLite 128 MiB of memory for pages: rows go to all parts of two indexes,
+/// and each page that does not fit is written and read again for each of them.
+const LARGE_CACHE: &str = "PRAGMA cache_size = -131072";
+
 /// The transaction.
 pub(super) enum Writer {
     /// SeaORM's transactions give no access to COPY.
@@ -40,12 +44,18 @@ pub(super) enum Writer {
 }
 
 impl Writer {
-    /// Begins a transaction. The caller may be dropped at any point of it.
+    /// Begins a transaction. The caller may be dropped at any point of it. The process should end
+    /// with its work: its connections keep their memory.
     pub(super) async fn begin(db: &DatabaseConnection) -> Result<Self, DbErr> {
-        if db.get_database_backend() != DbBackend::Postgres {
-            return Ok(Self::Other(begin(db).await?));
+        let backend = db.get_database_backend();
+        if backend == DbBackend::Postgres {
+            return Ok(Self::Postgres(begin_for_copy(db).await?));
         }
-        Ok(Self::Postgres(begin_for_copy(db).await?))
+        let transaction = begin(db).await?;
+        if backend == DbBackend::Sqlite {
+            transaction.execute_unprepared(LARGE_CACHE).await?;
+        }
+        Ok(Self::Other(transaction))
     }
 
     /// Writes commits and their events.

@@ -32,14 +32,14 @@ const FOLD_PAUSE: Duration = Duration::from_secs(15);
 /// Standings as they are looked up once, while SQL has as much.
 type Known = (StandingsId, Marks);
 
-/// What is found in SQL by some standings, and kept.
+/// Answers of SQL by standings.
 #[derive(Debug)]
 pub(super) struct Shared<T: Clone + Send + Sync + 'static> {
     found: Cache<Known, Sought<T>>,
     turns: Arc<Semaphore>,
 }
 
-/// What SQL was asked for; `None` if that took it too long.
+/// The answer of SQL; `None` if it took too long.
 type Sought<T> = Option<T>;
 
 /// How long what was sought is good.
@@ -86,9 +86,7 @@ impl<T: Clone + Send + Sync + 'static> Shared<T> {
                 tokio::spawn(seeking).await.map_err(ended)??
             }
         };
-        sought.ok_or_else(|| {
-            overloaded("SQL takes too long for these standings; try again in a minute")
-        })
+        sought.ok_or_else(|| overloaded("SQL takes too long for these standings; try again later"))
     }
 }
 
@@ -104,7 +102,7 @@ async fn in_turn<T>(
     let began = Instant::now();
     match timeout(FOLD_TIMEOUT, work).await {
         Ok(Ok(found)) => Ok(Some(found)),
-        Ok(Err(error)) if began.elapsed() < FOLD_SLOW => Err(error),
+        Ok(Err(error)) if began.elapsed() < FOLD_SLOW || !error.is_transient() => Err(error),
         Ok(Err(error)) => {
             tracing::warn!(%error, "SQL took too long for standings that Redis does not answer for");
             Ok(None)

@@ -86,7 +86,7 @@ impl Stages {
     /// `ZCARD`.
     ///
     /// # Errors
-    /// `Unavailable`, also if Redis is out of memory.
+    /// `Unavailable`; `Overloaded` if Redis is out of memory.
     pub async fn load<'a, E>(&self, id: &StandingsId, count: usize, entry: E) -> Result<String>
     where
         E: Fn(usize) -> (&'a str, RankKey) + Send + Sync,
