@@ -22,7 +22,7 @@ use async_graphql::parser::parse_query;
 use async_graphql::parser::types::{
     DocumentOperations, ExecutableDocument, OperationDefinition, OperationType,
 };
-use async_graphql::{Name, Request, Response, ServerError, Value};
+use async_graphql::{Name, Request, Response, ServerError, Value, Variables};
 use engine::settings::{Introspection, RequestLimits};
 use moka::sync::Cache;
 
@@ -94,6 +94,12 @@ pub struct Checked {
     pub bytes: u64,
 }
 
+/// The memory of a query of so many bytes, once it is parsed, and of its variables, in bytes,
+/// about.
+pub fn memory_of(query_bytes: usize, variables: &Variables) -> u64 {
+    query_bytes as u64 * u64::from(BYTES_PARSED) + variables::memory(variables)
+}
+
 impl Checks {
     /// Starts with no documents.
     pub fn new(limits: &RequestLimits) -> Self {
@@ -127,8 +133,7 @@ impl Checks {
         }
         let kind = kind(&document, operation_name);
         request.set_parsed_query(document.parsed.clone());
-        let text = request.query.len() as u64 * u64::from(BYTES_PARSED);
-        let bytes = text + variables::memory(&request.variables);
+        let bytes = memory_of(request.query.len(), &request.variables);
         Ok(Checked { document, kind, cost, bytes })
     }
 

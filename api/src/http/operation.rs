@@ -15,8 +15,8 @@ use tracing::field::Empty;
 
 use super::Service;
 use super::admission::LIGHT_POINTS_MAX;
-use super::check::Document;
 use super::check::cost::Cost;
+use super::check::{Document, memory_of};
 use super::execution::{BYTES_A_POINT, IN_PLACE_BYTES_MAX, REQUEST_POINTS, over_rate, within};
 use super::feeds::ANSWER_BYTES;
 use super::parameters::Parameters;
@@ -84,23 +84,18 @@ pub struct Executed {
 }
 
 impl Operation {
-    /// Checks a request, whose hash is replaced by its query, and takes the points of its text from
-    /// the rate of its client.
+    /// Checks a request, whose hash is replaced by its query and whose text is paid for, and takes
+    /// the points of one answer from the rate of its client.
     ///
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn new(
         service: &Service,
         (client, has_token): (&Client, bool),
-        parameters: Result<Parameters>,
-        bytes: usize,
+        parameters: Parameters,
     ) -> Result<Self, Vec<ServerError>> {
         let refused = |error: Error| vec![server_error(error)];
-        let points = REQUEST_POINTS + bytes as u64 / BYTES_A_POINT;
-        let over = |wait| refused(over_rate(wait));
-        let account = service.rates.account(client);
-        account.read(points).map_err(over)?;
-        let Parameters { mut request, hash } = parameters.map_err(refused)?;
+        let Parameters { mut request, hash } = parameters;
         let checked = service.checks.check(&mut request, has_token).map_err(|error| vec![error])?;
         if let Some(hash) = hash {
             service.persisted_queries.keep(hash, &request.query);
@@ -116,7 +111,8 @@ impl Operation {
             );
             return Err(refused(Error::limit_exceeded(message)));
         }
-        account.read(points.saturating_sub(REQUEST_POINTS)).map_err(over)?;
+        let paid = service.rates.account(client).read(points.saturating_sub(REQUEST_POINTS));
+        paid.map_err(|wait| refused(over_rate(wait)))?;
         Ok(Self {
             query: request.query,
             operation_name: request.operation_name,
@@ -283,7 +279,8 @@ impl Update {
     }
 }
 
-/// Checks an operation as [`Operation::new`] does; a long one of an unknown client in its turn.
+/// Pays for the text of an operation, and checks it as [`Operation::new`] does; a long one of an
+/// unknown client in its turn, until which it holds memory for subscriptions.
 async fn check(
     service: &Service,
     client: &Client,
@@ -292,6 +289,10 @@ async fn check(
     bytes: usize,
 ) -> Result<Operation, Vec<ServerError>> {
     let has_token = principal.is_some();
+    let refused = |error: Error| vec![server_error(error)];
+    let points = REQUEST_POINTS + bytes as u64 / BYTES_A_POINT;
+    let paid = service.rates.account(client).read(points);
+    paid.map_err(|wait| refused(over_rate(wait)))?;
     // A hash may stand for a long text.
     let parameters = parameters.and_then(|mut parameters| {
         if let Some(hash) = parameters.hash {
@@ -299,14 +300,20 @@ async fn check(
         }
         Ok(parameters)
     });
-    let query = parameters.as_ref().map_or("", |parameters| &parameters.request.query);
-    if query.len() <= IN_PLACE_BYTES_MAX || is_known(principal) {
-        return Operation::new(service, (client, has_token), parameters, bytes);
+    let parameters = parameters.map_err(refused)?;
+    let query_bytes = parameters.request.query.len();
+    if bytes.max(query_bytes) <= IN_PLACE_BYTES_MAX || is_known(principal) {
+        return Operation::new(service, (client, has_token), parameters);
     }
+    let held = memory_of(query_bytes, &parameters.request.variables);
+    let held = service.sockets.hold(client, held).map_err(refused)?;
     let (of_turn, client) = (service.clone(), client.clone());
-    let checking = async move { Operation::new(&of_turn, (&client, has_token), parameters, bytes) };
+    let checking = async move {
+        let _held = held;
+        Operation::new(&of_turn, (&client, has_token), parameters)
+    };
     let checked = within(service.query_timeout, service.turns.run(checking)).await;
-    checked.unwrap_or_else(|error| Err(vec![server_error(error)]))
+    checked.unwrap_or_else(|error| Err(refused(error)))
 }
 
 /// The answers to an operation of a socket: one to a query, any number to a subscription.

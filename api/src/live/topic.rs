@@ -1,5 +1,7 @@
 //! A topic: standings that are followed, read once a change for all who follow a part of them.
 
+mod contents;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use self::contents::{Contents, Mark, Snapshot};
 use super::Topics;
 use crate::error::{Error, Result};
 use crate::loader::Found;
@@ -75,29 +78,13 @@ struct Wants {
     members: HashMap<MemberId, usize>,
 }
 
-/// The parts as they were read last.
-#[derive(Clone, Default)]
-struct Snapshot {
-    turn: u64,
-    /// `None` before the first read.
-    read: Option<Arc<Result<Contents>>>,
-}
-
-#[derive(Default)]
-struct Contents {
-    entries: Vec<RankedEntry>,
-    /// The entries that were asked for.
-    limit: usize,
-    members: HashMap<MemberId, Option<Found>>,
-}
-
 /// A part of standings that is followed until this is dropped.
 pub struct Watch {
     topic: Arc<Topic>,
     want: Want,
     snapshots: watch::Receiver<Snapshot>,
     turn: u64,
-    last: Option<Result<Part, String>>,
+    last: Option<Mark>,
 }
 
 impl Topic {
@@ -179,7 +166,7 @@ impl State {
             0 => vec![],
             limit => reader.forward_from(standings, 0, limit).await?,
         };
-        let mut contents = Contents { entries, limit, members: HashMap::new() };
+        let mut contents = Contents { entries, limit, ..Contents::default() };
         for members in members.chunks(MEMBERS_MAX) {
             let found = reader.find(standings, members).await?;
             let found = found.into_iter().map(|found| {
@@ -195,12 +182,13 @@ impl State {
 /// among the topics meanwhile, so that the reads of busy topics leave half of the time to others. A
 /// read that a store keeps waiting leaves its place.
 async fn read_on(state: Arc<State>, topics: Arc<Topics>) {
+    let (mut reads, mut last): (u64, Option<Arc<Result<Contents>>>) = (0, None);
     loop {
         state.changed.notified().await;
         let Ok(place) = topics.places.acquire().await else { return };
         let (began, turn) = (Instant::now(), state.turns.load(SeqCst));
         let mut reading = std::pin::pin!(state.read(&topics));
-        let (read, place) = match timeout(PLACE_TIMEOUT, &mut reading).await {
+        let (mut read, place) = match timeout(PLACE_TIMEOUT, &mut reading).await {
             Ok(read) => (read, Some(place)),
             Err(_) => {
                 drop(place);
@@ -208,8 +196,17 @@ async fn read_on(state: Arc<State>, topics: Arc<Topics>) {
             }
         };
         METRICS.live.reads.inc();
+        reads += 1;
+        if let Ok(contents) = &mut read {
+            let wanted: Vec<usize> = state.wants().pages.keys().copied().collect();
+            contents.compare(last.as_deref(), &wanted, reads);
+        }
         let has_failed = read.is_err();
-        state.snapshots.send_replace(Snapshot { turn, read: Some(Arc::new(read)) });
+        let read = Arc::new(read);
+        if !has_failed {
+            last = Some(read.clone());
+        }
+        state.snapshots.send_replace(Snapshot { turn, read: Some(read) });
         if !has_failed && place.is_some() {
             sleep(began.elapsed()).await;
         }
@@ -254,25 +251,6 @@ impl Wants {
     }
 }
 
-impl Snapshot {
-    /// A part; `None` if it was not read.
-    fn part(&self, want: &Want) -> Option<Result<Part>> {
-        let contents = match self.read.as_deref()? {
-            Ok(contents) => contents,
-            Err(error) => return Some(Err(error.clone())),
-        };
-        let part = match want {
-            Want::Page(first) if *first < contents.limit => {
-                let end = contents.entries.len().min(*first);
-                Part::Page(contents.entries[..end].to_vec(), contents.entries.len() > *first)
-            }
-            Want::Page(_) => return None,
-            Want::Entry(member) => Part::Entry(*contents.members.get(member)?),
-        };
-        Some(Ok(part))
-    }
-}
-
 impl Watch {
     /// True if it follows this part of these standings.
     pub fn is_of(&self, standings: &Standings, want: &Want) -> bool {
@@ -288,7 +266,7 @@ impl Watch {
             let snapshot = self.snapshots.borrow_and_update().clone();
             self.turn = snapshot.turn;
             if let Some(part) = snapshot.part(&self.want) {
-                self.last = Some(part.clone().map_err(|error| error.message));
+                self.last = snapshot.mark(&self.want);
                 return part;
             }
             self.next().await?;
@@ -304,9 +282,8 @@ impl Watch {
         loop {
             self.next().await?;
             let snapshot = self.snapshots.borrow_and_update().clone();
-            let part = snapshot.part(&self.want);
-            let part = part.map(|part| part.map_err(|error| error.message));
-            if snapshot.turn != self.turn || (part.is_some() && part != self.last) {
+            let mark = snapshot.mark(&self.want);
+            if snapshot.turn != self.turn || (mark.is_some() && mark != self.last) {
                 return Ok(());
             }
         }
@@ -325,38 +302,10 @@ impl Drop for Watch {
 
 #[cfg(test)]
 mod tests {
-    use ranking::score::rank_key::RankKey;
-
     use super::*;
 
     fn member(name: &str) -> MemberId {
         MemberId::new(name).unwrap()
-    }
-
-    fn entry(key: i64, name: &str) -> RankedEntry {
-        RankedEntry { key: RankKey::from_i64(key).unwrap(), member: member(name) }
-    }
-
-    fn snapshot(entries: Vec<RankedEntry>, limit: usize) -> Snapshot {
-        let found = Found { key: RankKey::from_i64(7).unwrap(), position: 3 };
-        let members = [(member("m"), Some(found)), (member("none"), None)].into();
-        let read = Some(Arc::new(Ok(Contents { entries, limit, members })));
-        Snapshot { turn: 0, read }
-    }
-
-    #[test]
-    fn a_snapshot_has_the_parts_that_were_asked_for() {
-        let all = vec![entry(1, "a"), entry(2, "b"), entry(3, "c")];
-        let snapshot = snapshot(all.clone(), 3);
-        let page = |first| snapshot.part(&Want::Page(first)).map(Result::unwrap);
-        assert_eq!(page(1), Some(Part::Page(all[..1].to_vec(), true)));
-        assert_eq!(page(2), Some(Part::Page(all[..2].to_vec(), true)));
-        assert_eq!(page(3), None);
-        let of = |name| snapshot.part(&Want::Entry(member(name))).map(Result::unwrap);
-        assert_eq!(of("none"), Some(Part::Entry(None)));
-        assert!(matches!(of("m"), Some(Part::Entry(Some(Found { position: 3, .. })))));
-        assert_eq!(of("other"), None);
-        assert!(Snapshot::default().part(&Want::Page(0)).is_none());
     }
 
     #[test]

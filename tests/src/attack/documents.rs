@@ -97,6 +97,18 @@ pub fn variables() -> Vec<Attack> {
             attacks.push(Attack::raw(&format!("{} B cloned by {argument}", body.len()), body));
         }
     }
+    let texts = json!({ "v": vec!["a"; 40_000] });
+    let directive = format!("query($v:[String]){{a @specifiedBy({})}}", "url:$v ".repeat(1240));
+    attacks.push(Attack::new("a list in each argument of a directive", &directive, texts));
+    let metadata: serde_json::Map<_, _> =
+        (0..20_000).map(|number| (format!("k{number}"), json!(0))).collect();
+    let score = json!({ "v": { "member": "m", "score": 1, "metadata": metadata } });
+    let fields = "a(members:$v keys:$v boards:$v windows:$v input:$v) ".repeat(213);
+    let operations: String =
+        (0..10).map(|no| format!("query q{no}($v:ScoreInput!){{...f}}")).collect();
+    let operations = format!("{operations}fragment f on Query{{{fields}}}");
+    attacks.push(Attack::new("an object in each field of each operation", &operations, score));
+    attacks.push(Attack::query("a default of no type", "query($a:[Nope]=[1]){a}"));
     let many: String = (0..200).map(|number| format!("$v{number}:Int ")).collect();
     attacks.push(Attack::query("200 variables", &format!("query({many}){{__typename}}")));
     attacks
@@ -125,6 +137,12 @@ pub fn heaps() -> Vec<Attack> {
         let nest = |below: String, _| format!("{alone}...on Node{{x{{{below}}}}}");
         format!("{{node(id:\"x\"){{{}}}}}", (0..levels).fold(below.to_owned(), nest))
     };
+    let of_all: String = (0..8).map(|no| format!("...on A{no}{{x{{a}}}}")).collect();
+    let alone: String = (0..160).map(|no| format!("...on T{no}{{id}}")).collect();
+    let of_all = format!(
+        "{{node(id:\"x\"){{{of_all}...on Node{{x{{...on Node{{{}}}{alone}}}}}}}}}",
+        "id ".repeat(680)
+    );
     let directives = " @include(if:true)";
     let mut attacks = vec![];
     for (what, query) in [
@@ -162,6 +180,7 @@ pub fn heaps() -> Vec<Attack> {
         ("two fields of 2,000 arguments", overlap(2000)),
         ("a field on 5 types, 14 levels deep", types(14, "y")),
         ("a field on 5 types, 9 levels deep", types(9, "y z a:y b:y c:y d:y")),
+        ("680 fields of each of 160 types", of_all),
         ("8,000 duplicates of a field", duplicates(8000)),
         ("900 duplicates of a field", duplicates(900)),
     ] {

@@ -10,6 +10,9 @@ use tests::wait::until;
 /// Room for four heavy requests.
 const FEW: (&str, &str) = ("LAUREL_REQUESTS_WAITING_MAX", "8");
 
+/// The threads of heavy requests get what other tests leave of the processors.
+const PATIENT: (&str, &str) = ("LAUREL_QUERY_TIMEOUT_MS", "120000");
+
 /// A page of the board, with a comment so that it is a text of its own of so many bytes.
 fn page(number: usize, bytes: usize) -> Attack {
     let comment = format!("#{number:0>bytes$}\\n");
@@ -66,7 +69,7 @@ fn is_refused(reply: &Reply) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_requests_are_refused_beside_many_others_and_light_ones_never() {
-    let server = Attacked::start_with(&[&UNRATED[..], &[FEW]].concat()).await;
+    let server = Attacked::start_with(&[&UNRATED[..], &[FEW, PATIENT]].concat()).await;
     boards::create(&server.api).await;
     boards::fill(server.api.deployment(), "big").await;
     let mut round = 0;
@@ -92,7 +95,7 @@ async fn long_requests_are_refused_beside_many_others_and_light_ones_never() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_requests_of_a_client_that_goes_on_to_spend_are_heavy() {
     // Twenty points become good in a second.
-    let rated = [("LAUREL_READ_RATE", "400"), ("LAUREL_READ_BURST", "20000000"), FEW];
+    let rated = [("LAUREL_READ_RATE", "400"), ("LAUREL_READ_BURST", "20000000"), FEW, PATIENT];
     let server = Attacked::start_with(&rated).await;
     boards::create(&server.api).await;
     boards::fill(server.api.deployment(), "big").await;
@@ -117,7 +120,7 @@ async fn all_requests_of_a_client_that_goes_on_to_spend_are_heavy() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_turn_out_heavy_go_on_in_turns() {
-    let server = Attacked::start_with(&[&UNRATED[..], &[FEW]].concat()).await;
+    let server = Attacked::start_with(&[&UNRATED[..], &[FEW, PATIENT]].concat()).await;
     boards::create(&server.api).await;
     boards::fill(server.api.deployment(), "tie").await;
     boards::befriend(server.api.deployment()).await;
@@ -150,7 +153,7 @@ async fn requests_that_turn_out_heavy_go_on_in_turns() {
 async fn requests_that_wait_for_a_turn_leave_the_room_to_those_in_turns_and_to_light_ones() {
     // Room for four light requests.
     let room = ("LAUREL_COST_UNDER_WAY_MAX", "40000");
-    let server = Attacked::start_with(&[&UNRATED[..], &[room]].concat()).await;
+    let server = Attacked::start_with(&[&UNRATED[..], &[room, PATIENT]].concat()).await;
     boards::create(&server.api).await;
     for board in ["big", "tie"] {
         boards::fill(server.api.deployment(), board).await;

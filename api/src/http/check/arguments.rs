@@ -18,9 +18,33 @@ use super::types::TYPES;
 use super::values::{
     FIXED, Path, fault_of_scalar, is_fixed, is_scalar_of_ours, shown_value, with_argument,
 };
+use crate::error::Error;
+use crate::http::response::server_error;
+
+/// The scalars of GraphQL itself.
+const BUILT_IN: [&str; 5] = ["Boolean", "Float", "ID", "Int", "String"];
 
 /// The argument of `@skip` and `@include`.
 static CONDITION: LazyLock<Type> = LazyLock::new(|| Type::new("Boolean!").expect("it is a type"));
+
+/// Checks that a variable is of an input type: async-graphql panics at the default of another one.
+fn check_type(definition: &VariableDefinition) -> Result<(), ServerError> {
+    let (name, of) = (&definition.name.node, named(&definition.var_type.node));
+    let is_known = TYPES.input_object(of).is_some()
+        || TYPES.enum_values(of).is_some()
+        || BUILT_IN.contains(&of)
+        || is_scalar_of_ours(of);
+    if is_known {
+        return Ok(());
+    }
+    let mut error = server_error(Error::bad_input(format!(
+        "variable ${} is of type {}: expected an input type of the schema",
+        shown(name),
+        shown(of)
+    )));
+    error.locations = vec![definition.var_type.pos];
+    Err(error)
+}
 
 /// Checks the arguments of each operation and fragment (GraphQL specification, §5.6.1 and §5.8.5).
 /// A fragment is followed once for each operation that spreads it. Returns true if a variable that
@@ -41,6 +65,7 @@ pub fn check(document: &ExecutableDocument) -> Result<bool, ServerError> {
         let OperationDefinition { ty, variable_definitions, directives, selection_set } =
             &operation.node;
         for definition in variable_definitions.iter().map(|definition| &definition.node) {
+            check_type(definition)?;
             let Some(default) = &definition.default_value else { continue };
             let place = Place {
                 argument: &definition.name.node,

@@ -4,6 +4,7 @@
 //! A point stands for about a microsecond of CPU of the API and Redis; `make bench` prints how true
 //! that is. Resolvers add the points that only they know, such as the shards of a board.
 
+mod extent;
 mod lists;
 mod objects;
 mod sum;
@@ -261,7 +262,19 @@ impl<'d> Counts<'d> {
         Ok(sum)
     }
 
+    /// Counts directives, and refuses what none of a query has: the executor would copy a variable
+    /// for each of their arguments.
     fn directives(&mut self, directives: &[Positioned<Directive>]) -> Result<()> {
+        for directive in directives.iter().map(|directive| &directive.node) {
+            let name = directive.name.node.as_str();
+            if !matches!(name, "skip" | "include") || directive.arguments.len() > 1 {
+                let shown = shown(name);
+                let message = format!(
+                    "invalid directive {shown}: expected skip or include with one argument, if"
+                );
+                return Err(Error::bad_input(message));
+            }
+        }
         self.directives += directives.len() as u64;
         at_most(self.directives, self.limits.directives_max, "directives")
     }

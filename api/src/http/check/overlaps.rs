@@ -21,7 +21,7 @@ use crate::http::response::server_error;
 /// The selections that are looked at for each one of the expanded document, and for a short one:
 /// those on an interface are looked at once for each type of objects beside it, at each level
 /// again.
-const LOOKS_OF_FIELD: u64 = 8;
+const LOOKS_OF_FIELD: u64 = 20;
 const LOOKS_MIN: u64 = 100;
 
 /// Checks the fields of each operation. The document spreads no fragment in a circle, and expands
@@ -75,7 +75,7 @@ impl<'d> Overlaps<'d> {
         }
         for fields in keys.into_values() {
             let groups = match alike {
-                Alike::Fields => of_one_object(&fields),
+                Alike::Fields => self.of_one_object(&fields)?,
                 Alike::Shapes => vec![],
             };
             if groups.len() != 1 {
@@ -98,8 +98,7 @@ impl<'d> Overlaps<'d> {
         keys: &mut BTreeMap<&'d Name, Vec<Selected<'d>>>,
         spread: &mut HashSet<&'d Name>,
     ) -> Result<(), ServerError> {
-        let looks = selections.items.len() as u64;
-        self.left.set(self.left.get().checked_sub(looks).ok_or_else(too_many)?);
+        self.look_at(selections.items.len())?;
         for selection in &selections.items {
             let (condition, below) = match &selection.node {
                 Selection::Field(field) => {
@@ -125,28 +124,40 @@ impl<'d> Overlaps<'d> {
         }
         Ok(())
     }
+
+    /// The fields that one object may have, for each type of objects: those on the type itself or
+    /// on an interface.
+    fn of_one_object(
+        &self,
+        fields: &[Selected<'d>],
+    ) -> Result<Vec<Vec<Selected<'d>>>, ServerError> {
+        let is_on_interface =
+            |field: &&Selected<'_>| field.on.is_some_and(|on| TYPES.is_interface(on));
+        let objects: BTreeSet<_> =
+            fields.iter().filter(|field| !is_on_interface(field)).map(|field| field.on).collect();
+        if objects.len() < 2 {
+            return Ok(vec![fields.to_vec()]);
+        }
+        self.look_at(objects.len() * fields.len())?;
+        let of = |object| {
+            let may_be = fields.iter().filter(|field| field.on == object || is_on_interface(field));
+            may_be.copied().collect()
+        };
+        Ok(objects.into_iter().map(of).collect())
+    }
+
+    /// Takes so many selections from those that may be looked at.
+    fn look_at(&self, selections: usize) -> Result<(), ServerError> {
+        let left = self.left.get().checked_sub(selections as u64).ok_or_else(too_many)?;
+        self.left.set(left);
+        Ok(())
+    }
 }
 
 fn too_many() -> ServerError {
     server_error(Error::limit_exceeded(
         "fields of one name on objects of many types, below each other, are too many to compare: expected an alias of its own for each",
     ))
-}
-
-/// The fields that one object may have, for each type of objects: those on the type itself or on an
-/// interface.
-fn of_one_object<'d>(fields: &[Selected<'d>]) -> Vec<Vec<Selected<'d>>> {
-    let is_on_interface = |field: &&Selected<'_>| field.on.is_some_and(|on| TYPES.is_interface(on));
-    let objects: BTreeSet<_> =
-        fields.iter().filter(|field| !is_on_interface(field)).map(|field| field.on).collect();
-    if objects.len() < 2 {
-        return vec![fields.to_vec()];
-    }
-    let of = |object| {
-        let may_be = fields.iter().filter(|field| field.on == object || is_on_interface(field));
-        may_be.copied().collect()
-    };
-    objects.into_iter().map(of).collect()
 }
 
 /// The selections of fields, with the types that they are on.

@@ -79,19 +79,26 @@ pub fn check(
 
 /// The memory of variables, in bytes, about.
 pub fn memory(variables: &Variables) -> u64 {
-    variables.values().map(memory_of).sum()
+    variables.values().map(|value| SIZE + memory_behind(value)).sum()
 }
 
-fn memory_of(value: &Value) -> u64 {
-    let below = match value {
+const SIZE: u64 = size_of::<Value>() as u64;
+
+/// The memory to which a value points.
+fn memory_behind(value: &Value) -> u64 {
+    match value {
         Value::String(text) => text.len() as u64,
-        Value::List(items) => items.iter().map(memory_of).sum(),
-        Value::Object(fields) => {
-            fields.iter().map(|(key, field)| key.len() as u64 + memory_of(field)).sum()
+        // A list has room for four items at least.
+        Value::List(items) => {
+            items.capacity() as u64 * SIZE + items.iter().map(memory_behind).sum::<u64>()
         }
+        // A field has a key and a place in a table, too.
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, field)| key.len() as u64 + 2 * SIZE + memory_behind(field))
+            .sum(),
         _ => 0,
-    };
-    size_of::<Value>() as u64 + below
+    }
 }
 
 fn keep_declared(operation: &OperationDefinition, variables: &mut Variables) {

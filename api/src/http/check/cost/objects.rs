@@ -9,6 +9,7 @@ use async_graphql::parser::types::{
 use async_graphql::{Positioned, Variables};
 use async_graphql_value::{ConstValue, Name, Value};
 
+use super::extent::Extent;
 use super::lists::{LISTS, PAGES, SCHEMA_LISTS};
 use crate::graphql::standings::distribution::BUCKETS_DEFAULT;
 use crate::graphql::types::connection::PAGE_MAX;
@@ -102,8 +103,8 @@ pub enum Objects {
 pub struct Values<'d> {
     variables: Option<&'d Variables>,
     defaults: HashMap<&'d Name, &'d ConstValue>,
-    /// The bytes of each variable.
-    bytes: HashMap<&'d Name, u64>,
+    /// The extent of each variable and default, found once: a long one may stand in many fields.
+    extents: HashMap<&'d Name, Extent>,
 }
 
 impl<'d> Values<'d> {
@@ -113,8 +114,11 @@ impl<'d> Values<'d> {
             let default = definition.node.default_value.as_ref()?;
             Some((&definition.node.name.node, &default.node))
         });
-        let bytes = variables.iter().map(|(name, value)| (name, const_bytes(value)));
-        Self { variables: Some(variables), defaults: defaults.collect(), bytes: bytes.collect() }
+        let defaults: HashMap<_, _> = defaults.collect();
+        // A variable that is given counts in place of its default.
+        let known = defaults.iter().map(|(name, value)| (*name, *value)).chain(variables.iter());
+        let extents = known.map(|(name, value)| (name, Extent::of(value))).collect();
+        Self { variables: Some(variables), defaults, extents }
     }
 
     /// The most objects that a field can answer with; at least one, so that nothing below is free.
@@ -133,7 +137,7 @@ impl<'d> Values<'d> {
             counted.unwrap_or(BUCKETS_DEFAULT as u64)
         } else if let Some(length) = LENGTHS
             .into_iter()
-            .filter_map(|name| argument(name).and_then(|value| self.length(&value)))
+            .filter_map(|name| self.length(&field.get_argument(name)?.node))
             .max()
         {
             length
@@ -160,29 +164,19 @@ impl<'d> Values<'d> {
 
     /// The length of a list, or of the longest list in an input object: the order of its fields is
     /// the client's choice.
-    fn length(&self, argument: &Argument<'_>) -> Option<u64> {
-        match argument {
-            Argument::Literal(Value::List(items)) => Some(items.len() as u64),
-            Argument::Literal(Value::Object(fields)) => {
-                let of_field = |field| self.length(&self.resolve(field)?);
-                fields.values().filter_map(of_field).max()
-            }
-            Argument::Known(ConstValue::List(items)) => Some(items.len() as u64),
-            Argument::Known(ConstValue::Object(fields)) => {
-                fields.values().filter_map(|field| self.length(&Argument::Known(field))).max()
-            }
+    fn length(&self, value: &Value) -> Option<u64> {
+        match value {
+            Value::Variable(name) => self.extents.get(name)?.length,
+            Value::List(items) => Some(items.len() as u64),
+            Value::Object(fields) => fields.values().filter_map(|field| self.length(field)).max(),
             _ => None,
         }
     }
 
     /// The bytes of an argument, about.
     pub fn bytes(&self, value: &Value) -> u64 {
-        let of_variable = |name| match self.bytes.get(name) {
-            Some(bytes) => *bytes,
-            None => self.defaults.get(name).map_or(8, |value| const_bytes(value)),
-        };
         match value {
-            Value::Variable(name) => of_variable(name),
+            Value::Variable(name) => self.extents.get(name).map_or(8, |extent| extent.bytes),
             Value::String(text) => text.len() as u64 + 8,
             Value::List(items) => items.iter().map(|item| self.bytes(item)).sum::<u64>() + 8,
             Value::Object(fields) => {
@@ -252,17 +246,6 @@ fn priced(prices: &[(&str, u64)], name: &str) -> u64 {
 /// The objects that a list of the schema counts for; `None` for another field.
 pub fn below_schema(name: &str) -> Option<u64> {
     SCHEMA_LISTS.iter().find(|(list, _)| *list == name).map(|(_, objects)| *objects)
-}
-
-fn const_bytes(value: &ConstValue) -> u64 {
-    match value {
-        ConstValue::String(text) => text.len() as u64 + 8,
-        ConstValue::List(items) => items.iter().map(const_bytes).sum::<u64>() + 8,
-        ConstValue::Object(fields) => {
-            fields.iter().map(|(key, field)| key.len() as u64 + const_bytes(field)).sum::<u64>() + 8
-        }
-        _ => 8,
-    }
 }
 
 #[cfg(test)]
