@@ -17,6 +17,16 @@ use crate::loader::ROWS_MAX;
 type Rows = HashMap<String, row::Model>;
 
 impl Member {
+    /// The members whom a mutation may name: for a member's own token those of [`Self::find`], for
+    /// a service all of [`Self::existing`].
+    pub(crate) async fn nameable(ctx: &Context<'_>, keys: &[String]) -> Result<Vec<Option<Self>>> {
+        let principal = state(ctx).principal.as_ref();
+        match principal.is_some_and(|principal| principal.member.is_none()) {
+            true => Self::existing(ctx, keys).await,
+            false => Self::find(ctx, keys).await,
+        }
+    }
+
     /// As [`Self::find`], and those that the client does not see by their visibility.
     pub(crate) async fn existing(ctx: &Context<'_>, keys: &[String]) -> Result<Vec<Option<Self>>> {
         let _reading = state(ctx).loaders.reading();

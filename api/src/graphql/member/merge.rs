@@ -52,13 +52,9 @@ pub(super) async fn check_unmerged(
         return Ok(checked?);
     };
     let own = state(ctx).principal.as_ref().and_then(|principal| principal.member.as_deref());
-    let target_key = [target.to_string()];
-    let seen = match own {
-        Some(own) if own == member.as_str() => true,
-        Some(_) => Member::find(ctx, &target_key).await?.iter().any(Option::is_some),
-        None => Member::existing(ctx, &target_key).await?.iter().any(Option::is_some),
-    };
-    Err(match seen {
+    let is_seen = own == Some(member.as_str())
+        || Member::nameable(ctx, &[target.to_string()]).await?.iter().any(Option::is_some);
+    Err(match is_seen {
         true => ranking::Error::MemberMerged(target).into(),
         false => no_such(),
     })

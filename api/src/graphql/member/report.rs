@@ -185,12 +185,7 @@ pub(crate) async fn report_member(
     }
     let keys = [member.to_string(), reporter.to_string()];
     let arguments = ["input.member", "input.reporter"];
-    let is_service =
-        state(ctx).principal.as_ref().is_some_and(|principal| principal.member.is_none());
-    let found = match is_service {
-        true => Member::existing(ctx, &keys).await?,
-        false => Member::find(ctx, &keys).await?,
-    };
+    let found = Member::nameable(ctx, &keys).await?;
     for ((key, argument), found) in keys.iter().zip(arguments).zip(&found) {
         if found.is_none() {
             return Err(no_such(key, argument));

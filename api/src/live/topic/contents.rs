@@ -30,7 +30,7 @@ pub(super) struct Contents {
     pub(super) pages_since: BTreeMap<usize, u64>,
 }
 
-/// The sign by which a part is told from earlier ones: parts with equal marks are equal.
+/// The version of a part: parts with equal marks are equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mark {
     /// A page, by the read since which it is the same.
