@@ -150,10 +150,13 @@ async fn fill_sealed(api: &Api) {
         ..StandingsId::all_time(&board, String::new())
     };
     let place = BTreeMap::from([(id.clone(), period.clone())]);
-    let no = until("the hour is sealed", async || {
-        sealed_period::numbers(&db, &place).await.unwrap().remove(&id)
+    // A seal compares what it stores with Redis, so nothing is added before its end.
+    until("the hour is sealed", async || {
+        let standings = sealed(api, "source").await;
+        (standings["source"] == "ARCHIVE").then_some(())
     })
     .await;
+    let no = sealed_period::numbers(&db, &place).await.unwrap()[&id];
     let entry = |place: usize| {
         let (member, score) = (key(place * 7919 % MEMBERS), 2 + place as i64);
         let state = State { score, tick: board.rules.first_tick(&period) };
@@ -176,11 +179,17 @@ async fn fill_sealed(api: &Api) {
     db.close().await.unwrap();
     // The server may go on for a moment with what it knew.
     until("the server reads them", async || {
-        let text = "query($p:String!){board(slug:\"sealed\"){standings(of:{window:\"hourly\",period:$p}){size}}}";
-        let read = api.data(text, json!({ "p": SEALED_HOUR })).await;
-        (read["board"]["standings"]["size"] == MEMBERS).then_some(())
+        (sealed(api, "size").await["size"] == MEMBERS).then_some(())
     })
     .await;
+}
+
+/// Reads a field of the sealed standings.
+async fn sealed(api: &Api, field: &str) -> Value {
+    let of = "of:{window:\"hourly\",period:$p}";
+    let text = format!("query($p:String!){{board(slug:\"sealed\"){{standings({of}){{{field}}}}}}}");
+    let mut read = api.data(&text, json!({ "p": SEALED_HOUR })).await;
+    read["board"]["standings"].take()
 }
 
 /// Makes the members, and friends of the first ones.
