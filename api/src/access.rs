@@ -35,6 +35,9 @@ const CHECK_AGE_MAX: Duration = Duration::from_millis(900);
 /// The most checked tokens kept in memory.
 const TOKENS_MAX: u64 = 10_000;
 
+/// The longest id in a token, in bytes. Those that are made have 12.
+const TOKEN_ID_BYTES_MAX: usize = 64;
+
 /// The identity behind a request, with all that its answers depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Principal {
@@ -184,6 +187,9 @@ impl Access {
             .strip_prefix("laurel_")
             .and_then(|rest| rest.split_once('_'))
             .map(|(id, _)| id)
+            // SQL is asked for none that it cannot have.
+            .filter(|id| id.len() <= TOKEN_ID_BYTES_MAX)
+            .filter(|id| id.bytes().all(|byte| byte.is_ascii_alphanumeric()))
             .ok_or_else(refused)?;
         let at = Instant::now();
         let look_up = async { Ok(access_token::find(db, id).await?) };

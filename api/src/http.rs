@@ -20,13 +20,14 @@ pub(crate) mod rates;
 pub(crate) mod request_id;
 pub(crate) mod response;
 pub(crate) mod serving;
-mod shares;
+pub mod shares;
 pub(crate) mod shortcut;
 mod slow;
 pub(crate) mod socket;
 pub mod sockets;
 pub(crate) mod turns;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ use execution::{Method, Received, execute, limited};
 use feeds::Feeds;
 use pages::front::Front;
 use persisted::PersistedQueries;
-use rates::{Client, Rates};
+use rates::{Client, Rates, RetryAfter};
 use response::{MediaType, refuse};
 use serving::body::{BodyLimits, read_body};
 use serving::door::Caller;
@@ -67,6 +68,13 @@ use crate::traces::request::{has_spans, span_of, traced};
 
 /// The points of a page or one of its files: it is made or compressed for each request.
 const PAGE_POINTS: u64 = 200;
+
+/// The points of a TLS handshake: the signature of a key of RSA with 2,048 bits takes most of it.
+const HANDSHAKE_POINTS: u64 = 1000;
+
+/// The points of a request to `/graphql` that is refused before its client is known, or whose
+/// client leaves before that.
+const REFUSED_POINTS: u64 = 200;
 
 /// The answer at an address without a route.
 const NOTHING: (StatusCode, &str) =
@@ -181,8 +189,26 @@ pub fn routes(
     // Where layers look at each request, each passes the router.
     let is_short = connections.cors_origins.is_none() && !has_spans();
     let shortcut = is_short.then(|| Shortcut::new(service.clone()));
+    let of_handshakes = service.clone();
     let main = headers::shared(main.with_state(service), connections.cors_origins.as_ref());
-    Routes { main, shortcut, operations }
+    Routes { main, shortcut, operations, service: of_handshakes }
+}
+
+impl Service {
+    /// Takes the points of a TLS handshake from the rate of an address; returns true if it is
+    /// heavy.
+    fn pay_handshake(&self, peer: IpAddr) -> Result<bool, RetryAfter> {
+        self.rates.account(&Client::at(peer)).read(HANDSHAKE_POINTS)
+    }
+
+    /// Does some input and output in turns.
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = std::io::Result<T>> + Send + 'static,
+    ) -> std::io::Result<T> {
+        let done = self.turns.run(work).await;
+        done.unwrap_or_else(|error| Err(std::io::Error::other(error.message)))
+    }
 }
 
 /// Takes the points of a page or a file from the rate of its address.
@@ -211,7 +237,8 @@ async fn query_by_get(
     let span = span_of(request.extensions());
     let bytes = pairs
         .as_ref()
-        .map_or(0, |Query(pairs)| pairs.iter().map(|(name, value)| name.len() + value.len()).sum());
+        .map_or(0, |Query(pairs)| pairs.iter().map(|(name, value)| name.len() + value.len()).sum())
+        .max(request.uri().query().map_or(0, str::len));
     let parse = move || match pairs {
         Ok(Query(pairs)) => parameters::of_address(pairs),
         Err(rejection) => Err(Error::bad_input(rejection.body_text())),
@@ -236,6 +263,7 @@ async fn query_by_post(
 ) -> HttpResponse {
     let headers = std::mem::take(request.headers_mut());
     let span = span_of(request.extensions());
+    let unread = Unread { service: &service, caller: &caller, is_read: false };
     let is_for_events = events::are_asked_for(&headers);
     let media_type = match is_for_events {
         true => Some(MediaType::Json),
@@ -252,6 +280,7 @@ async fn query_by_post(
         Ok(body) => body,
         Err(unread) => return unread.answer(media_type),
     };
+    unread.end();
     let (bytes, values_max) = (body.len(), service.checks.variable_values_max());
     if is_for_events {
         let asked = events::Asked { caller: &caller, bytes, headers };
@@ -261,6 +290,29 @@ async fn query_by_post(
     let (address, parameters, method) = (caller.address.0, body.clone(), Method::Post);
     let received = Received { address, parameters, bytes, headers, media_type, method, span };
     execute(service, received, move || parameters::of_body(&body, values_max)).await
+}
+
+/// A request whose client is not known yet: unless that [ends](Self::end), its address pays
+/// [`REFUSED_POINTS`].
+struct Unread<'r> {
+    service: &'r Service,
+    caller: &'r Caller,
+    is_read: bool,
+}
+
+impl Unread<'_> {
+    fn end(mut self) {
+        self.is_read = true;
+    }
+}
+
+impl Drop for Unread<'_> {
+    fn drop(&mut self) {
+        if !self.is_read {
+            let client = Client::Address(self.caller.address.0);
+            self.service.rates.account(&client).read_more(REFUSED_POINTS);
+        }
+    }
 }
 
 fn not_acceptable() -> HttpResponse {

@@ -39,7 +39,7 @@ pub struct Live {
 pub(crate) struct Topics {
     reader: Reader,
     by_name: Mutex<HashMap<StandingsId, Weak<Topic>>>,
-    /// The places of topics that read: a follower pays for its answers, not for the reads.
+    /// The places of topics that read.
     places: Semaphore,
     /// Wakes the follower for the first topic.
     begun: Notify,

@@ -328,7 +328,9 @@ pub fn check_segment(slug: &str, segment_by: &[String], segment: &str) -> rankin
             ranking::shown(segment)
         )));
     }
-    if segment.is_empty() || segment_by.iter().any(is_of) {
+    // Not every database takes them in a text.
+    let is_text = !segment.chars().any(char::is_control);
+    if segment.is_empty() || is_text && segment_by.iter().any(is_of) {
         return Ok(());
     }
     let accepted = match segment_by.first() {
@@ -339,4 +341,17 @@ pub fn check_segment(slug: &str, segment_by: &[String], segment: &str) -> rankin
         "invalid segment {} of board {slug}: {accepted}",
         ranking::shown(segment)
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_of_an_attribute_and_a_text() {
+        let is_accepted = |segment| check_segment("b", &["region".to_owned()], segment).is_ok();
+        assert!(["", "region:eu", "region:a:b"].into_iter().all(is_accepted));
+        let refused = ["region", "region:", "team:eu", "regions:eu", "region:\0", "region:a\nb"];
+        assert!(!refused.into_iter().any(is_accepted));
+    }
 }

@@ -4,20 +4,25 @@
 //! the work for what only the work tells, such as the number of a member's friends. A look-up that
 //! a request makes once is paid once.
 
-use async_graphql::{Context, SelectionField};
+mod scan;
+mod text;
+
+use async_graphql::Context;
 use engine::read::in_sql::SCORES_MAX;
 use ranking::board::TieBreak;
 use ranking::id::MemberId;
 use ranking::standings_id::StandingsId;
 use ranking::store::read::Standings;
 use ranking::window::Window;
-use tokio::sync::SemaphorePermit;
 
-use super::request::{RequestState, app, state};
+use super::request::RequestState;
 use super::standings::dense::DENSE_SCORES_MAX;
 use crate::app::App;
 use crate::error::Result;
 use crate::loader::totals::Total;
+
+pub(crate) use scan::{counted, pay_position, scanned};
+pub(crate) use text::{pay_text, pay_texts};
 
 /// A round trip: a pipeline and its answers.
 const ROUND_TRIP: u64 = 40;
@@ -54,9 +59,6 @@ const SCORE_OF_ROWS: u64 = 20;
 /// A friend in a list, and in a ranking.
 const FRIEND: u64 = 1;
 const RANKED_FRIEND: u64 = 2;
-
-/// The bytes of a text that are written for a point: an answer holds all of them until it is sent.
-const TEXT_BYTES: u64 = 64;
 
 /// The friends of a page that are named for a point.
 const FRIENDS_NAMED: u64 = 4;
@@ -100,14 +102,17 @@ pub(crate) const BOARD_ROW: u64 = 10;
 /// Rows that SQL counts or skips for a point.
 const ROWS_SKIPPED: u64 = 20;
 
+/// Rows that SQL searches for a pattern for a point.
+const ROWS_SEARCHED: u64 = 4;
+
 /// Events of a member that SQL looks at for a point.
 const EVENTS_PASSED: u64 = 2;
 
-/// The most points of the rows before a position: one alone is never refused.
-const POSITION_MAX: u64 = 100_000;
-
 /// The metadata of an entry: its parts of some SELECTs and of a look into the log.
 const METADATA: u64 = 60;
+
+/// The entries that a step of a walk over scores reads, at least.
+const DENSE_STEP: u64 = 16;
 
 /// A period that is counted, in each shard.
 const PERIOD: u64 = 2;
@@ -128,6 +133,8 @@ pub(crate) enum LookUp<'a> {
     Metadata(&'a StandingsId, &'a MemberId),
     ScoresCounted(&'a StandingsId, &'a MemberId),
     Page(&'a StandingsId, u64, usize),
+    /// A count of rows, by the level of its field.
+    Counted(&'a StandingsId, usize),
     Around(&'a StandingsId, &'a MemberId, usize, usize),
     FriendRanking(&'a StandingsId, &'a MemberId),
     Friends(&'a MemberId),
@@ -179,81 +186,6 @@ pub(crate) fn is_counted(app: &App, read: &Standings) -> bool {
 /// The levels above a field: fields of one level are looked up together.
 pub(crate) fn level(ctx: &Context<'_>) -> usize {
     ctx.path_node.as_ref().map_or(0, |node| node.parents().count())
-}
-
-/// Waits for the place of a scan that [`pay_scan`] is to pay for; `None` if the read is none.
-pub(crate) async fn scan<'c>(
-    ctx: &'c Context<'_>,
-    read: &Standings,
-) -> Option<SemaphorePermit<'c>> {
-    match is_counted(app(ctx), read) {
-        true => state(ctx).budget.scan().await,
-        false => None,
-    }
-}
-
-/// Pays for the rows that SQL counted before a position, once it is known. Counts of fields of one
-/// level share their scans.
-///
-/// # Errors
-/// `LIMIT_EXCEEDED` if the request's points are spent.
-pub(crate) async fn pay_position(ctx: &Context<'_>, read: &Standings, position: u64) -> Result<()> {
-    let (state, depth) = (state(ctx), position.checked_ilog2().unwrap_or(0));
-    let look_up = LookUp::Position(&read.id, depth, level(ctx));
-    if !is_counted(app(ctx), read) || !state.loaders.is_new(&look_up) {
-        return Ok(());
-    }
-    state.owe(rows_before(position)).await
-}
-
-/// Pays for the rows that SQL passed before a position, for a read that shares them with no other.
-///
-/// # Errors
-/// As [`pay_position`].
-pub(crate) async fn pay_scan(ctx: &Context<'_>, read: &Standings, position: u64) -> Result<()> {
-    match is_counted(app(ctx), read) {
-        true => state(ctx).owe(rows_before(position)).await,
-        false => Ok(()),
-    }
-}
-
-/// The rows of SQL before a position.
-fn rows_before(position: u64) -> u64 {
-    (position / ROWS_SKIPPED).min(POSITION_MAX)
-}
-
-/// Pays for a text of up to so many bytes that may be long, such as an id with the name of a
-/// segment, before it is made.
-///
-/// # Errors
-/// As [`pay_position`].
-pub(crate) async fn pay_text(ctx: &Context<'_>, bytes: usize) -> Result<()> {
-    match bytes as u64 / TEXT_BYTES {
-        0 => Ok(()),
-        // In a box, as an answer may have very many ids and few of them are long.
-        points => Box::pin(state(ctx).spend(points)).await,
-    }
-}
-
-/// Pays for the ids and cursors of a page, before they are made: `bytes` of both for each item, and
-/// again for each field of the page that asks for one of them.
-///
-/// # Errors
-/// As [`pay_position`].
-pub(crate) async fn pay_texts(ctx: &Context<'_>, items: usize, bytes: usize) -> Result<()> {
-    let count = |field: SelectionField<'_>, name: &str| {
-        field.selection_set().filter(|below| below.name() == name).count()
-    };
-    let copies = |field: SelectionField<'_>| match field.name() {
-        "nodes" => count(field, "id"),
-        "edges" => {
-            let nodes = field.selection_set().filter(|below| below.name() == "node");
-            count(field, "cursor") + nodes.map(|node| count(node, "id")).sum::<usize>()
-        }
-        _ => 0,
-    };
-    let copies = 1 + ctx.field().selection_set().map(copies).sum::<usize>();
-    pay_text(ctx, copies * items * bytes).await
 }
 
 /// The number of entries.
@@ -352,6 +284,18 @@ pub(crate) fn dense(app: &App, read: &Standings, position: u64) -> u64 {
     }
 }
 
+/// The points that a dense rank in Redis turned out to cost besides: where entries share scores, a
+/// step of the walk finds few of these. `better` is the number of better scores.
+pub(crate) fn dense_steps(app: &App, read: &Standings, position: u64, better: u64) -> u64 {
+    if is_counted(app, read) || better == 0 {
+        return 0;
+    }
+    let entries_each = position.min(DENSE_SCORES_MAX * DENSE_STEP) / better;
+    let steps = better * entries_each.clamp(1, DENSE_STEP) / DENSE_STEP;
+    (steps * 2 * (round_trip(read) + shards(read) * AROUND))
+        .saturating_sub(dense(app, read, position))
+}
+
 /// A member's row.
 pub(crate) fn member_row() -> u64 {
     MEMBER_ROW
@@ -375,6 +319,11 @@ pub(crate) fn periods(read: &Standings, limit: usize) -> u64 {
 /// A count of rows in SQL, once the count is known.
 pub(crate) fn counted_rows(count: u64) -> u64 {
     count / ROWS_SKIPPED
+}
+
+/// A search for so many patterns in so many rows of SQL.
+pub(crate) fn searched_rows(count: u64, patterns: u64) -> u64 {
+    counted_rows(count) + count.saturating_mul(patterns) / ROWS_SEARCHED
 }
 
 /// A count of periods, once it is known.

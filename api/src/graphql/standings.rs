@@ -213,14 +213,19 @@ impl Standings {
     ) -> Result<Option<Vec<Option<Entry>>>> {
         let members = member_ids("members", &members)?;
         state(ctx).spend(price::entries(&self.read, members.len())).await?;
-        let mut found = Box::pin(state(ctx).loaders.entries(&self.read, &members)).await?;
-        for (found, member) in found.iter_mut().zip(&members) {
-            if found.is_some() && is_hidden(ctx, member.as_str()).await {
-                *found = None;
+        let seen = async {
+            let mut found = state(ctx).loaders.entries(&self.read, &members).await?;
+            for (found, member) in found.iter_mut().zip(&members) {
+                if found.is_some() && is_hidden(ctx, member.as_str()).await {
+                    *found = None;
+                }
             }
-        }
-        let deepest = found.iter().flatten().map(|found| found.position).max().unwrap_or(0);
-        price::pay_position(ctx, &self.read, deepest).await?;
+            Ok(found)
+        };
+        let deepest = |found: &Vec<Option<Found>>| {
+            found.iter().flatten().map(|found| found.position).max().unwrap_or(0)
+        };
+        let found = price::counted(ctx, &self.read, Box::pin(seen), deepest).await?;
         let entry = |(found, member): (Option<Found>, MemberId)| {
             found.map(|found| Entry::new(self.clone(), member, found))
         };

@@ -23,36 +23,96 @@ use super::standings::entry_page::whole;
 use super::standings::{Standings, StandingsOf};
 use super::types::connection::limit;
 use crate::error::Error;
+use crate::http::rates::Client;
+use crate::http::shares::Part as MemoryPart;
+use crate::http::sockets::Sockets;
 use crate::live::{Part, RETRY_PAUSE, Want, Watch};
 
+/// The points of reads that bring nothing new, after which clients pay for them.
+const READS_POINTS_MAX: u64 = 1000;
+
+/// The memory of an entry on a page that is followed, in bytes, about.
+const FOLLOWED_ENTRY_BYTES: u64 = 64;
+
 /// The part of standings that a subscription follows, from one execution to the next.
-#[derive(Clone, Default)]
-pub struct Following(Arc<Mutex<Option<Watch>>>);
+#[derive(Clone)]
+pub struct Following(Arc<Mutex<Followed>>);
+
+struct Followed {
+    /// The places of the memory for pages, and the client that holds it; `None` for a query, which
+    /// follows nothing.
+    holder: Option<(Arc<Sockets>, Client)>,
+    watch: Option<Watched>,
+}
+
+struct Watched {
+    watch: Watch,
+    /// The points of a read of the part.
+    read_points: u64,
+    _memory: Option<MemoryPart<Client>>,
+}
 
 /// All subscriptions.
 pub struct Subscription;
 
 impl Following {
-    /// Waits until another execution may give another answer.
+    /// That of a query, which follows nothing.
+    pub fn nothing() -> Self {
+        Self(Arc::new(Mutex::new(Followed { holder: None, watch: None })))
+    }
+
+    /// That of a subscription, which a client holds memory for.
+    pub fn of(sockets: Arc<Sockets>, client: Client) -> Self {
+        Self(Arc::new(Mutex::new(Followed { holder: Some((sockets, client)), watch: None })))
+    }
+
+    /// Waits until another execution may give another answer, or clients have reads to pay for.
     pub async fn changed(&self) {
-        match self.0.lock().await.as_mut() {
-            // Reads end with the process only.
-            Some(watch) => drop(watch.changed().await),
+        match self.0.lock().await.watch.as_mut() {
+            Some(watched) => {
+                let reads_max = READS_POINTS_MAX.div_ceil(watched.read_points.max(1));
+                // Reads end with the process only.
+                drop(watched.watch.changed(reads_max).await);
+            }
             None => sleep(RETRY_PAUSE).await,
         }
     }
 
-    /// A part of standings, followed from now on in place of the one before.
+    /// The points of the reads that no client has paid for. The caller sees that one does.
+    pub async fn take_points(&self) -> u64 {
+        let mut followed = self.0.lock().await;
+        let watched = followed.watch.as_mut();
+        watched.map_or(0, |watched| watched.watch.take_reads() * watched.read_points)
+    }
+
+    /// Has nothing read until the next execution.
+    pub async fn pause(&self) {
+        self.0.lock().await.watch = None;
+    }
+
+    /// A part of standings, followed from now on in place of the one before; a read of it costs so
+    /// many points.
     async fn part(
         &self,
         ctx: &Context<'_>,
         standings: &Standings,
-        want: Want,
+        (want, read_points): (Want, u64),
     ) -> crate::error::Result<Part> {
-        let mut following = self.0.lock().await;
-        let watch = following.take().filter(|watch| watch.is_of(&standings.read, &want));
-        let watch = watch.unwrap_or_else(|| app(ctx).live.watch(&standings.read, want));
-        following.insert(watch).part().await
+        let mut followed = self.0.lock().await;
+        let known = followed.watch.take();
+        let watched = match known.filter(|known| known.watch.is_of(&standings.read, &want)) {
+            Some(watched) => watched,
+            None => {
+                let entries = if let Want::Page(first) = want { first as u64 } else { 0 };
+                let bytes = entries * FOLLOWED_ENTRY_BYTES;
+                let holder = followed.holder.as_ref();
+                let memory = holder.map(|(sockets, client)| sockets.hold(client, bytes));
+                let _memory = memory.transpose()?;
+                let watch = app(ctx).live.watch(&standings.read, want);
+                Watched { watch, read_points, _memory }
+            }
+        };
+        followed.watch.insert(watched).watch.part().await
     }
 }
 
@@ -87,9 +147,10 @@ impl Subscription {
     ) -> Result<impl Stream<Item = EntryConnection>> {
         let first = limit("first", first)?;
         let standings = standings(ctx, &board, of).await?;
-        state(ctx).spend(price::page(app(ctx), &standings.read, first + 1)).await?;
+        let points = price::page(app(ctx), &standings.read, first + 1);
+        state(ctx).spend(points).await?;
         let following = ctx.data::<Following>()?;
-        let part = following.part(ctx, &standings, Want::Page(first)).await?;
+        let part = following.part(ctx, &standings, (Want::Page(first), points)).await?;
         let Part::Page(entries, has_next) = part else {
             return Err(Error::internal(&"a page was followed, and an entry came").into());
         };
@@ -112,11 +173,11 @@ impl Subscription {
     ) -> Result<impl Stream<Item = Option<Entry>>> {
         let member = MemberId::new(&member).map_err(Error::from)?;
         let standings = standings(ctx, &board, of).await?;
-        state(ctx).spend(price::entries(&standings.read, 1)).await?;
+        let points = price::entries(&standings.read, 1);
+        state(ctx).spend(points).await?;
         let following = ctx.data::<Following>()?;
-        let Part::Entry(found) =
-            following.part(ctx, &standings, Want::Entry(member.clone())).await?
-        else {
+        let want = Want::Entry(member.clone());
+        let Part::Entry(found) = following.part(ctx, &standings, (want, points)).await? else {
             return Err(Error::internal(&"an entry was followed, and a page came").into());
         };
         let found = match is_hidden(ctx, member.as_str()).await {

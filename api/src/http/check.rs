@@ -26,6 +26,7 @@ use async_graphql::{Name, Request, Response, ServerError, Value, Variables};
 use engine::settings::{Introspection, RequestLimits};
 use moka::sync::Cache;
 
+use super::rates::Account;
 use super::response::server_error;
 use crate::error::{Error, Result};
 use crate::graphql::{LaurelSchema, Schemas};
@@ -39,6 +40,9 @@ const BYTES_PARSED: u32 = 40;
 
 /// The longest query whose parsed document is kept, in bytes.
 const DOCUMENT_KEPT_BYTES_MAX: usize = 4 << 10;
+
+/// The looks at selections that take a point.
+const LOOKS_A_POINT: u64 = 4;
 
 /// Checks requests, and keeps the parsed documents of short ones.
 pub struct Checks {
@@ -82,7 +86,7 @@ impl Deref for Document {
     }
 }
 
-/// A request that may be executed.
+/// A request within the limits. Once it has paid, its fields are [compared](Self::compare).
 pub struct Checked {
     /// Its document.
     pub document: Arc<Document>,
@@ -98,6 +102,22 @@ pub struct Checked {
 /// about.
 pub fn memory_of(query_bytes: usize, variables: &Variables) -> u64 {
     query_bytes as u64 * u64::from(BYTES_PARSED) + variables::memory(variables)
+}
+
+impl Checked {
+    /// Compares the fields of one response key, of a document that is not known to be valid, for
+    /// points that the client of the account owes, whatever comes of it.
+    ///
+    /// # Errors
+    /// As [`overlaps::check`].
+    pub fn compare(&self, account: &Account) -> Result<(), ServerError> {
+        if self.document.is_valid.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (looks, compared) = overlaps::check(&self.document, self.cost.selections);
+        account.read_more(looks / LOOKS_A_POINT);
+        compared
+    }
 }
 
 impl Checks {
@@ -127,9 +147,6 @@ impl Checks {
         let cost = cost::of(&document, &request.variables, &self.limits).map_err(server_error)?;
         if cost.introspects {
             self.allow_introspection(has_token).map_err(server_error)?;
-        }
-        if !document.is_valid.load(Ordering::Relaxed) {
-            overlaps::check(&document, cost.selections)?;
         }
         let kind = kind(&document, operation_name);
         request.set_parsed_query(document.parsed.clone());

@@ -143,6 +143,7 @@ impl Events {
             tokio::select! {
                 biased;
                 () = reached(&mut self.stages, Stage::Ending) => return None,
+                () = self.activity.last_answer() => return None,
                 () = self.login.revoked(&self.service) => {
                     self.is_over = true;
                     return Some((expired(), self));

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use entity::member::visibility::Visibility;
-use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
+use futures::{FutureExt, StreamExt};
 use ranking::id::MemberId;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{sleep, timeout};
@@ -20,10 +20,10 @@ use super::Service;
 use super::operation::{Operation, Question, Update, one};
 use super::rates::{Client, RetryAfter};
 use super::response::server_error;
-use super::shares::Part;
+use super::shares::{Part, Shares};
 use crate::access::Principal;
 use crate::access::scope::Scope;
-use crate::error::ErrorCode;
+use crate::error::{Error, ErrorCode, Result};
 use crate::graphql::subscription::Following;
 use crate::live::RETRY_PAUSE;
 use crate::metrics::METRICS;
@@ -38,8 +38,19 @@ const HEAVY_AT_ONCE: usize = 4;
 /// The light feeds that are executed at a time: none of them waits for a costly one.
 const LIGHT_AT_ONCE: usize = 64;
 
-/// The points of executions with the same answer for which clients pay together.
-const DUE_MAX: u64 = 10_000;
+/// The points of reads and executions with the same answer for which clients pay together, for each
+/// of up to [`DUE_CLIENTS_MAX`] of them.
+const DUE_MAX: u64 = 1000;
+const DUE_CLIENTS_MAX: u64 = 10;
+
+/// The clients that are asked for memory for an answer, until one has some.
+const HOLDERS_MAX: usize = 16;
+
+/// The memory of a subscription besides that of its document and its answers, in bytes, about.
+const SUBSCRIPTION_BYTES: u64 = 4 << 10;
+
+/// The message for an answer that has no client any more.
+const LEFT: &str = "nobody takes the answers of this subscription";
 
 /// The pause between two tries of a feed while no season is open, which may be for weeks.
 const SEASON_PAUSE: Duration = Duration::from_secs(30);
@@ -68,7 +79,16 @@ struct Feed {
     updates: watch::Receiver<Option<Arc<Update>>>,
     /// Told when a client has paid for an answer.
     taken: Arc<Notify>,
+    clients: Arc<Mutex<Shares<Client>>>,
     _executing: AbortOnDropHandle<()>,
+}
+
+/// Those who get the answers of a feed.
+struct Listeners {
+    updates: watch::Sender<Option<Arc<Update>>>,
+    /// Told when one has paid for an answer.
+    taken: Arc<Notify>,
+    clients: Arc<Mutex<Shares<Client>>>,
 }
 
 /// A subscription of a socket.
@@ -95,7 +115,8 @@ impl Feeds {
             Some(principal) => operation.is_personal() || is_special(service, principal).await,
             None => false,
         };
-        let memory = match service.sockets.hold(&client, operation.bytes) {
+        let bytes = operation.bytes + SUBSCRIPTION_BYTES;
+        let memory = match service.sockets.hold(&client, bytes) {
             Ok(memory) => memory,
             Err(error) => return one(Update::refusal(vec![server_error(error)])),
         };
@@ -114,6 +135,7 @@ impl Feeds {
             feeds.insert(question, Arc::downgrade(&feed));
             feed
         });
+        feed.clients().add(&client, 1);
         drop(feeds);
         // The last owner of a feed needs the lock.
         drop(known);
@@ -130,7 +152,7 @@ impl Feeds {
 }
 
 impl Feed {
-    /// A feed whose answers lie in the memory of the client that asked first.
+    /// A feed whose answers lie in the memory of one of its clients; `client` asked first.
     fn start(
         service: Service,
         client: Client,
@@ -139,10 +161,16 @@ impl Feed {
     ) -> Self {
         let (sender, updates) = watch::channel(None);
         let asker = (client, question.rights.clone());
-        let taken = Arc::new(Notify::new());
-        let executing = push(service.clone(), operation, asker, sender, taken.clone());
+        let (taken, clients) = (Arc::new(Notify::new()), Arc::default());
+        let listeners =
+            Listeners { updates: sender, taken: taken.clone(), clients: Arc::clone(&clients) };
+        let executing = push(service.clone(), operation, asker, listeners);
         let _executing = AbortOnDropHandle::new(tokio::spawn(executing));
-        Self { question, service, updates, taken, _executing }
+        Self { question, service, updates, taken, clients, _executing }
+    }
+
+    fn clients(&self) -> MutexGuard<'_, Shares<Client>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True until its last answer.
@@ -195,13 +223,11 @@ async fn push(
     service: Service,
     operation: Arc<Operation>,
     (client, principal): (Client, Option<Arc<Principal>>),
-    updates: watch::Sender<Option<Arc<Update>>>,
-    taken: Arc<Notify>,
+    Listeners { updates, taken, clients }: Listeners,
 ) {
-    let following = Following::default();
-    let bytes_max = service.live.push_bytes_max;
+    let following = Following::of(service.sockets.clone(), client.clone());
     let mut last: Option<Arc<Update>> = None;
-    // The points of executions that brought nothing new, and that no client has paid for.
+    // The points of reads and executions that brought nothing new, and that no client has paid for.
     let mut due = 0;
     let mut _memory = None;
     loop {
@@ -209,28 +235,28 @@ async fn push(
         let places = if operation.is_heavy() { &feeds.heavy } else { &feeds.light };
         // They are never closed.
         let place = places.acquire().await;
-        let executed = operation.execute(&service, principal.clone(), &following).await;
+        let asker = (&client, principal.clone());
+        let mut executed = operation.execute(&service, asker, &following).await;
         drop(place);
         METRICS.live.executions.inc();
+        executed.spent += following.take_points().await;
         // One receiver is the feed's own.
         let sockets = updates.receiver_count().saturating_sub(1).max(1) as u64;
         let spent = executed.spent;
-        let mut update = Update::new(executed, bytes_max, sockets);
-        match service.sockets.hold(&client, ANSWER_BYTES * update.json.len() as u64) {
+        let mut update = Update::new(executed, service.live.push_bytes_max, sockets);
+        match hold(&service, &clients, ANSWER_BYTES * update.json.len() as u64) {
             Ok(held) => _memory = Some(held),
-            Err(error) => update = Update::refusal(vec![server_error(error)]),
+            Err(error) => update.refuse(error),
         }
-        if update.is_passing() && last.is_some() {
+        let mut pause = None;
+        if let Some(last) = last.as_ref().filter(|_| update.is_passing()) {
             // The last answer stays until there is a better one.
-            // Between two seasons nothing is followed that could change.
-            match update.has_code(ErrorCode::SeasonNotOpen) {
-                true => sleep(SEASON_PAUSE).await,
-                false => drop(timeout(RETRY_PAUSE, following.changed()).await),
-            }
-            continue;
+            let is_closed = update.has_code(ErrorCode::SeasonNotOpen);
+            pause = Some(if is_closed { SEASON_PAUSE } else { RETRY_PAUSE });
+            update = last.again(update.executed);
         }
         let is_other = last.as_ref().is_none_or(|last| last.json != update.json);
-        let is_due = is_other || due + spent >= DUE_MAX;
+        let is_due = is_other || due + spent >= DUE_MAX * sockets.min(DUE_CLIENTS_MAX);
         if is_due {
             update.executed += std::mem::take(&mut due).div_ceil(sockets);
         } else {
@@ -244,11 +270,27 @@ async fn push(
             return;
         }
         last = Some(update);
-        following.changed().await;
-        if is_due {
+        match pause {
+            None => following.changed().await,
+            // Between two seasons nothing is followed that could change.
+            Some(SEASON_PAUSE) => sleep(SEASON_PAUSE).await,
+            Some(pause) => drop(timeout(pause, following.changed()).await),
+        }
+        if is_due && taken.notified().now_or_never().is_none() {
+            // Nothing is read for clients that do not pay.
+            following.pause().await;
             taken.notified().await;
         }
     }
+}
+
+/// Memory for an answer, held by any client of its feed.
+fn hold(service: &Service, clients: &Mutex<Shares<Client>>, bytes: u64) -> Result<Part<Client>> {
+    let clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
+    let holders = clients.holders().take(HOLDERS_MAX);
+    let mut held = holders.map(|client| service.sockets.hold(client, bytes));
+    let first = held.next().unwrap_or_else(|| Err(Error::new(ErrorCode::Unavailable, LEFT)));
+    first.or_else(|error| held.find_map(Result::ok).ok_or(error))
 }
 
 impl Subscribed {
@@ -284,6 +326,7 @@ impl Subscribed {
 
 impl Drop for Subscribed {
     fn drop(&mut self) {
+        self.feed.clients().remove(&self.client, 1);
         METRICS.live.subscriptions.dec();
     }
 }

@@ -5,12 +5,13 @@ use std::time::Duration;
 use super::request_id::REQUEST_ID;
 use super::response::preference::Preference;
 use axum::Router;
+use axum::body::HttpBody;
 use axum::http::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH,
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, ORIGIN, REFERRER_POLICY, RETRY_AFTER,
     X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use engine::settings::connections::{Hosts, Origins};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
@@ -19,6 +20,12 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 
 /// The shortest answer that is compressed, in bytes.
 const COMPRESSED_BYTES_MIN: u64 = 1024;
+
+/// The longest answer that is compressed, in bytes: one is compressed at a stretch.
+const COMPRESSED_BYTES_MAX: u64 = 1 << 20;
+
+/// The longest `Accept-Encoding` that is read, in bytes.
+const CODINGS_BYTES_MAX: usize = 1024;
 
 /// How long a browser may remember that an origin may ask, in seconds.
 const CORS_AGE_S: u64 = 86_400;
@@ -31,7 +38,17 @@ pub fn compression() -> CompressionLayer<impl Predicate> {
     let compression = CompressionLayer::new().quality(CompressionLevel::Fastest);
     // Events must not wait in a compressor for those that follow.
     let compressible = SizeAbove::new(COMPRESSED_BYTES_MIN).and(NotForContentType::SSE);
-    compression.compress_when(compressible)
+    compression.compress_when(compressible.and(SizeUpTo(COMPRESSED_BYTES_MAX)))
+}
+
+/// True for answers of up to so many bytes, and for those whose length is not known.
+#[derive(Clone)]
+struct SizeUpTo(u64);
+
+impl Predicate for SizeUpTo {
+    fn should_compress<B: HttpBody>(&self, response: &Response<B>) -> bool {
+        response.body().size_hint().exact().is_none_or(|bytes| bytes <= self.0)
+    }
 }
 
 /// Lets pages of some origins send requests.
@@ -90,6 +107,10 @@ fn is_origin_of(origin: &str, host: &str) -> bool {
 /// Takes from a client the wish not to get an answer as it is: the compressor would refuse that
 /// with 406, once the request was carried out. Such a client gets gzip if it accepts it.
 pub fn accept_identity(headers: &mut HeaderMap) {
+    let lengths = headers.get_all(ACCEPT_ENCODING).iter().map(HeaderValue::len);
+    if lengths.sum::<usize>() > CODINGS_BYTES_MAX {
+        headers.remove(ACCEPT_ENCODING);
+    }
     let Some(codings) = Preference::of(headers, ACCEPT_ENCODING) else { return };
     if !codings.refuses(&["identity", "*"]) {
         return;
@@ -158,6 +179,7 @@ mod tests {
 
     #[test]
     fn no_coding_makes_an_answer_unacceptable() {
+        let long = Box::leak("gzip,".repeat(CODINGS_BYTES_MAX / 5 + 1).into_boxed_str());
         for (wish, left) in [
             ("identity;q=0", None),
             ("*;q=0", None),
@@ -167,6 +189,7 @@ mod tests {
             ("*;q=0, gzip;q=0.1", Some("gzip")),
             ("gzip, identity;q=0.1", Some("gzip, identity;q=0.1")),
             ("gzip;q=0", Some("gzip;q=0")),
+            (long, None),
         ] {
             let mut asked = headers(&[(ACCEPT_ENCODING, wish)]);
             accept_identity(&mut asked);

@@ -1,10 +1,11 @@
 //! An operation of a socket: checked, paid for, and executed as often as it has an answer.
 
-use std::sync::Arc;
+mod update;
+
+use std::sync::{Arc, OnceLock};
 
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Request, Response, ServerError, Value, Variables};
-use axum::body::Bytes;
 use engine::settings::traces::SPANS;
 use futures::stream::{BoxStream, once};
 use futures::{FutureExt, StreamExt};
@@ -14,24 +15,24 @@ use tracing::Instrument;
 use tracing::field::Empty;
 
 use super::Service;
-use super::admission::LIGHT_POINTS_MAX;
+use super::admission::{Budget, LIGHT_POINTS_MAX};
 use super::check::cost::Cost;
 use super::check::{Document, memory_of};
 use super::execution::{BYTES_A_POINT, IN_PLACE_BYTES_MAX, REQUEST_POINTS, over_rate, within};
 use super::feeds::ANSWER_BYTES;
 use super::parameters::Parameters;
-use super::rates::Client;
-use super::response::{fields, finish, server_error};
-use super::shares::Part;
+use super::rates::{Account, Client};
+use super::response::{fields, server_error};
 use super::turns::Turning;
 use crate::access::{Principal, is_known};
 use crate::cache::shared::GoodUntil;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 use crate::graphql::change::Changes;
 use crate::graphql::request::RequestState;
 use crate::graphql::subscription::Following;
 use crate::loader::Loaders;
 use crate::traces::request::name_operation;
+pub use update::Update;
 
 /// Fields whose answers depend on the member that the client is.
 const PERSONAL: [&str; 7] =
@@ -60,27 +61,21 @@ pub struct Question {
     pub rights: Option<Arc<Principal>>,
 }
 
-/// An answer on its way to sockets. All that share a subscription share it.
-#[derive(Debug)]
-pub struct Update {
-    data: Value,
-    errors: Vec<ServerError>,
-    /// The answer as JSON.
-    pub json: Bytes,
-    /// The points that each socket pays for what it is sent.
-    pub sent: u64,
-    /// Those that each pays for its part of the execution.
-    pub executed: u64,
-    /// The memory that it is held in until a socket takes it, if it is no feed's.
-    held: Option<Part<Client>>,
-}
-
 /// The outcome of an execution.
 pub struct Executed {
     /// The answer, complete.
     pub response: Response,
     /// The points that were spent.
     pub spent: u64,
+}
+
+/// Takes what an execution has cost from the rate of a client, unless it is handed on.
+struct Charge {
+    account: Arc<Account>,
+    /// Empty until the execution begins.
+    budget: Arc<OnceLock<Arc<Budget>>>,
+    /// The points that are paid.
+    paid: u64,
 }
 
 impl Operation {
@@ -111,8 +106,10 @@ impl Operation {
             );
             return Err(refused(Error::limit_exceeded(message)));
         }
-        let paid = service.rates.account(client).read(points.saturating_sub(REQUEST_POINTS));
+        let account = service.rates.account(client);
+        let paid = account.read(points.saturating_sub(REQUEST_POINTS));
         paid.map_err(|wait| refused(over_rate(wait)))?;
+        checked.compare(&account).map_err(|error| vec![error])?;
         Ok(Self {
             query: request.query,
             operation_name: request.operation_name,
@@ -146,17 +143,27 @@ impl Operation {
     }
 
     /// Executes it once, within the time of a query; in turns if it is anyone's and costly, by its
-    /// text or by what it turns out to cost.
+    /// text or by what it turns out to cost. If this is dropped before its end, the client pays for
+    /// what was done.
     pub async fn execute(
         self: &Arc<Self>,
         service: &Service,
-        principal: Option<Arc<Principal>>,
+        (client, principal): (&Client, Option<Arc<Principal>>),
         following: &Following,
     ) -> Executed {
         let may_turn = !is_known(principal.as_deref());
+        let mut charge = Charge {
+            account: service.rates.account(client),
+            budget: Arc::default(),
+            paid: self.cost.points,
+        };
+        let budget = charge.budget.clone();
         let (operation, owned, following) = (self.clone(), service.clone(), following.clone());
         let run = |turning| {
-            Box::pin(async move { operation.run(&owned, principal, following, turning).await })
+            let running = async move {
+                operation.run(&owned, (principal, &budget), following, turning).await
+            };
+            Box::pin(running)
         };
         let span = tracing::info_span!(
             target: SPANS,
@@ -170,22 +177,21 @@ impl Operation {
         let heaviness = (may_turn, self.is_heavy());
         let executing = service.turns.run_when_heavy(heaviness, span.clone(), run);
         let executing = executing.instrument(span.clone());
-        let executed = within(service.query_timeout, executing).await.flatten();
-        let executed = executed.unwrap_or_else(|error| {
-            let response = Response::from_errors(vec![server_error(error)]);
-            Executed { response, spent: self.cost.points }
-        });
-        span.record("laurel.points", executed.spent);
-        executed
+        let response = within(service.query_timeout, executing).await.flatten();
+        let response =
+            response.unwrap_or_else(|error| Response::from_errors(vec![server_error(error)]));
+        let spent = charge.hand_on();
+        span.record("laurel.points", spent);
+        Executed { response, spent }
     }
 
     async fn run(
         &self,
         service: &Service,
-        principal: Option<Arc<Principal>>,
+        (principal, spending): (Option<Arc<Principal>>, &OnceLock<Arc<Budget>>),
         following: Following,
         turning: Option<Arc<Turning>>,
-    ) -> Result<Executed> {
+    ) -> Result<Response> {
         let points = self.cost.points;
         let budget = service.admission.enter(points, self.bytes, self.is_heavy()).await?;
         let budget = budget.turning(turning);
@@ -193,12 +199,13 @@ impl Operation {
             OperationType::Subscription => budget.at_most(service.live.push_cost_max.into()),
             _ => budget,
         });
+        let _ = spending.set(budget.clone());
         let state = RequestState {
             now_ms: service.app.deployment.clock.now_ms(),
             principal,
             good_until: GoodUntil::new(Instant::now() + service.app.cache_age),
             loaders: Loaders::new(&service.app),
-            budget: budget.clone(),
+            budget,
             changes: Arc::new(Changes::default()),
         };
         let mut request = self.request();
@@ -210,7 +217,7 @@ impl Operation {
         if response.data != Value::Null {
             fields::complete(&mut response, &self.document, self.operation_name.as_deref());
         }
-        Ok(Executed { response, spent: budget.spent() })
+        Ok(response)
     }
 
     fn request(&self) -> Request {
@@ -222,60 +229,19 @@ impl Operation {
     }
 }
 
-impl Update {
-    /// The answer of an execution, of at most so many bytes, that so many sockets share.
-    pub fn new(executed: Executed, bytes_max: u32, sockets: u64) -> Self {
-        let Executed { mut response, spent } = executed;
-        let shared = spent.div_ceil(sockets);
-        let refusal = |errors| Self { executed: shared, ..Self::refusal(errors) };
-        if response.data == Value::Null {
-            return refusal(response.errors);
-        }
-        finish(&mut response.errors);
-        // A serde_json value in between would sort the fields by name.
-        let json = serde_json::to_vec(&response).expect("an answer is JSON");
-        if json.len() > bytes_max as usize {
-            let message = format!("the answer is longer than {bytes_max} bytes: ask for less");
-            return refusal(vec![server_error(Error::limit_exceeded(message))]);
-        }
-        let sent = REQUEST_POINTS + json.len() as u64 / BYTES_A_POINT;
-        let Response { data, errors, .. } = response;
-        Self { data, errors, json: json.into(), sent, executed: shared, held: None }
+impl Charge {
+    /// The points of the execution. The caller sees that they are paid.
+    fn hand_on(&mut self) -> u64 {
+        let cost = self.budget.get().map_or(self.paid, |budget| budget.cost());
+        self.paid = u64::MAX;
+        cost
     }
+}
 
-    /// The answer to an operation that is not executed, or not any more.
-    pub fn refusal(mut errors: Vec<ServerError>) -> Self {
-        // There is no data that a path could lead into.
-        errors.iter_mut().for_each(|error| error.path.clear());
-        finish(&mut errors);
-        let json = serde_json::json!({ "errors": errors }).to_string().into();
-        let sent = REQUEST_POINTS;
-        Self { data: Value::Null, errors, json, sent, executed: 0, held: None }
-    }
-
-    /// True if the answer has no data, not even null: then none follows.
-    pub fn is_refusal(&self) -> bool {
-        self.data == Value::Null
-    }
-
-    /// True for a refusal that passes: a store or the server has no time, or no season is open.
-    pub fn is_passing(&self) -> bool {
-        use ErrorCode::{SeasonNotOpen, Timeout, Unavailable};
-        self.is_refusal()
-            && [SeasonNotOpen, Timeout, Unavailable].into_iter().any(|code| self.has_code(code))
-    }
-
-    /// True if one of its errors has a code.
-    pub fn has_code(&self, code: ErrorCode) -> bool {
-        let code_of = |error: &ServerError| error.extensions.as_ref()?.get("code").cloned();
-        self.errors.iter().filter_map(code_of).any(|of| of == Value::from(code.name()))
-    }
-
-    /// The answer, for a writer that wants one of its own.
-    pub fn response(&self) -> Response {
-        let mut response = Response::new(self.data.clone());
-        response.errors.clone_from(&self.errors);
-        response
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let cost = self.budget.get().map_or(0, |budget| budget.cost());
+        self.account.read_more(cost.saturating_sub(self.paid));
     }
 }
 
@@ -337,7 +303,8 @@ pub fn answers(
                 service.feeds.subscribe(&service, client, principal.as_deref(), operation);
             return subscribed.await;
         }
-        let executed = operation.execute(&service, principal, &Following::default()).await;
+        let of_client = (&client, principal);
+        let executed = operation.execute(&service, of_client, &Following::nothing()).await;
         let mut update = Update::new(executed, service.live.push_bytes_max, 1);
         // The points of the text are in those that were spent, and are paid.
         let more = (update.sent + update.executed).saturating_sub(operation.cost.points);

@@ -2,12 +2,13 @@
 
 mod bucket;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use engine::settings::RateSettings;
+use moka::notification::RemovalCause;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
@@ -16,6 +17,16 @@ use crate::metrics::METRICS;
 
 /// The clients that have accounts. Beyond that, the one that has been away longest is forgotten.
 const CLIENTS_MAX: u64 = 50_000;
+
+/// The clients with debts whose accounts are kept besides, however many others come.
+const DEBTORS_MAX: u64 = 10_000;
+
+/// The debt of a client whose account is kept, in points: less is paid in a moment.
+const DEBT_KEPT: u64 = 100_000;
+
+/// The bits of the network of an IPv6 address that count as one client: as many as a household gets
+/// at least (RFC 6177, section 2).
+const NETWORK_BITS: u32 = 56;
 
 /// How long an account is kept without use, at least.
 const ACCOUNT_AGE_MIN: Duration = Duration::from_secs(600);
@@ -30,7 +41,7 @@ pub enum Client {
     Token(Arc<str>),
     /// The id of a player's token, of which there may be any number.
     Player(Arc<str>),
-    /// An address without one; of IPv6, its network of 64 bits.
+    /// An address without one; of IPv6, its [network].
     Address(IpAddr),
 }
 
@@ -48,6 +59,8 @@ impl RetryAfter {
 /// The rates of all clients.
 pub struct Rates {
     accounts: Cache<Client, Arc<Account>>,
+    /// The accounts with debts that were in the way of others.
+    debtors: Cache<Client, Arc<Account>>,
     /// The rate of reads and its burst, in points; a rate of 0 is no limit.
     reads: (u32, u32),
     /// The rate of writes and its burst, in changes.
@@ -74,12 +87,13 @@ impl Client {
     }
 }
 
-/// An address as it is counted: IPv4 whole, IPv6 by its first 64 bits, which one customer has.
+/// An address as it is counted: IPv4 whole, IPv6 by the bits of its network, as a customer has any
+/// number of addresses in it.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+            let mask = u128::MAX << (u128::BITS - NETWORK_BITS);
+            Ipv6Addr::from_bits(address.to_bits() & mask).into()
         }
         address => address,
     }
@@ -93,14 +107,23 @@ fn account_age(limits: [(u32, u32); 2]) -> Duration {
     seconds.into_iter().map(Duration::from_secs).fold(ACCOUNT_AGE_MIN, Duration::max)
 }
 
-/// Room for the accounts of so many clients.
-fn accounts_of(clients_max: u64, age: Duration) -> Cache<Client, Arc<Account>> {
-    Cache::builder()
-        .max_capacity(clients_max)
+/// Room for the accounts of so many clients, and for those of debtors that are beyond it: who owes
+/// much does not begin again.
+fn accounts_of(clients_max: u64, age: Duration) -> [Cache<Client, Arc<Account>>; 2] {
+    let lru = |clients_max| {
         // The other policy forgets a newcomer among clients that come more often.
-        .eviction_policy(EvictionPolicy::lru())
-        .time_to_idle(age)
-        .build()
+        let room =
+            Cache::builder().max_capacity(clients_max).eviction_policy(EvictionPolicy::lru());
+        room.time_to_idle(age)
+    };
+    let debtors: Cache<Client, Arc<Account>> = lru(DEBTORS_MAX).build();
+    let kept = debtors.clone();
+    let keep = move |client: Arc<Client>, account: Arc<Account>, cause| {
+        if cause == RemovalCause::Size && account.owes_much() {
+            kept.insert((*client).clone(), account);
+        }
+    };
+    [lru(clients_max).eviction_listener(keep).build(), debtors]
 }
 
 impl Rates {
@@ -108,12 +131,15 @@ impl Rates {
     pub fn new(settings: &RateSettings, cost_max: u32) -> Self {
         let reads = (settings.read_rate, settings.read_burst.get().max(cost_max));
         let writes = (settings.write_rate, settings.write_burst);
+        let [accounts, debtors] = accounts_of(CLIENTS_MAX, account_age([reads, writes]));
         Self {
-            accounts: accounts_of(CLIENTS_MAX, account_age([reads, writes])),
+            accounts,
+            debtors,
             reads,
             writes,
             failed_tokens: Cache::builder()
                 .max_capacity(FAILING_MAX)
+                .eviction_policy(EvictionPolicy::lru())
                 .time_to_live(Duration::from_secs(60))
                 .build(),
             failed_tokens_max: settings.failed_tokens_rate,
@@ -123,6 +149,9 @@ impl Rates {
     /// The account of a client, for the time of a request: it is forgotten when it is long unused.
     pub fn account(&self, client: &Client) -> Arc<Account> {
         self.accounts.get_with_by_ref(client, || {
+            if let Some(debtor) = self.debtors.remove(client) {
+                return debtor;
+            }
             let is_known = matches!(client, Client::Token(_));
             Arc::new(Account {
                 client: client.clone(),
@@ -189,6 +218,11 @@ impl Account {
         }
     }
 
+    fn owes_much(&self) -> bool {
+        let mut buckets = [&self.reads, &self.writes].into_iter().flatten();
+        buckets.any(|bucket| bucket.debt() >= DEBT_KEPT)
+    }
+
     /// Notes points that the client spends; returns true if it is heavy.
     fn note(&self, points: u64) -> bool {
         self.spending.as_ref().is_some_and(|spending| spending.add(points))
@@ -238,7 +272,8 @@ mod tests {
 
     #[test]
     fn a_newcomer_is_remembered_among_clients_that_come_more_often() {
-        let rates = Rates { accounts: accounts_of(100, ACCOUNT_AGE_MIN), ..rates(1) };
+        let [accounts, debtors] = accounts_of(100, ACCOUNT_AGE_MIN);
+        let rates = Rates { accounts, debtors, ..rates(1) };
         for _ in 0..10 {
             for regular in 0..100 {
                 rates.account(&client(regular));
@@ -249,6 +284,17 @@ mod tests {
         rates.accounts.run_pending_tasks();
         assert!(rates.account(&client(200)).read(10).is_err());
         assert_eq!(rates.accounts.entry_count(), 100);
+        // One that owes much stays, however many come.
+        for (last, points) in [(201, 99_000), (202, 200_000)] {
+            rates.account(&client(last)).read(1000).unwrap();
+            rates.account(&client(last)).read_more(points);
+        }
+        for crowd in 0..1000 {
+            rates.account(&Client::at(IpAddr::from([198, 51, (crowd / 250) as u8, crowd as u8])));
+            rates.accounts.run_pending_tasks();
+        }
+        assert!(rates.account(&client(201)).read(10).is_ok());
+        assert!(rates.account(&client(202)).read(10).is_err());
     }
 
     #[test]
@@ -299,10 +345,11 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_is_counted_by_networks_of_64_bits() {
+    fn ipv6_is_counted_by_networks() {
         let parse = |text: &str| network(text.parse().unwrap());
         assert_eq!(parse("2001:db8:1:2:3:4:5:6"), parse("2001:db8:1:2::9"));
-        assert_ne!(parse("2001:db8:1:2::"), parse("2001:db8:1:3::"));
+        assert_eq!(parse("2001:db8:1:2::"), parse("2001:db8:1:ff::"));
+        assert_ne!(parse("2001:db8:1:2::"), parse("2001:db8:1:102::"));
         assert_eq!(parse("::ffff:192.0.2.1"), parse("192.0.2.1"));
     }
 }

@@ -86,6 +86,8 @@ pub struct Routes {
     pub shortcut: Option<Shortcut>,
     /// Those of operations.
     pub operations: Router,
+    /// The service, at which clients pay for TLS handshakes.
+    pub service: super::Service,
 }
 
 /// A server that runs.
@@ -133,7 +135,8 @@ impl Serving {
         let of_operations =
             Arc::new(Door::new(routes.operations, of_operations, settings).keep_alive(!sorts));
         let door = Door::new(routes.main, hosts, settings);
-        let door = door.with_shortcut(routes.shortcut).with_tls(certificates);
+        let tls = certificates.map(|certificates| (certificates, routes.service));
+        let door = door.with_shortcut(routes.shortcut).with_tls(tls);
         let entrance = Entrance {
             places: Places::new(max, address_max),
             main: Some((Arc::new(door), Handle::current())),

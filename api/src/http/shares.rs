@@ -29,9 +29,8 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     }
 
     /// The holders of any part.
-    #[cfg(test)]
-    pub fn holders(&self) -> usize {
-        self.by_holder.len()
+    pub fn holders(&self) -> impl Iterator<Item = &K> {
+        self.by_holder.keys()
     }
 
     /// Adds to the part of a holder.
@@ -71,6 +70,11 @@ impl<K: Eq + Hash + Clone> SharedMemory<K> {
     /// So many bytes, all free.
     pub fn new(bytes_max: u64) -> Arc<Self> {
         Arc::new(Self { bytes_max, held: Mutex::default() })
+    }
+
+    /// The most bytes that one holder may have.
+    pub fn part_max(&self) -> u64 {
+        self.bytes_max / 2
     }
 
     /// A holder's part, without bytes yet.
@@ -123,14 +127,14 @@ mod tests {
     fn a_holder_has_as_much_as_it_leaves_free() {
         let memory = SharedMemory::new(100);
         let mut half = memory.take(&1, 20).unwrap();
-        assert!(half.grow_to(50) && half.grow_to(0) && !half.grow_to(51));
+        assert!(half.grow_to(memory.part_max()) && half.grow_to(0) && !half.grow_to(51));
         assert!(memory.take(&1, 1).is_none());
         let quarter = memory.take(&2, 25).unwrap();
         assert!(memory.take(&2, 1).is_none());
         drop((half, quarter));
         assert!(memory.take(&2, 51).is_none() && memory.take(&2, u64::MAX).is_none());
         let held = memory.lock();
-        assert_eq!((held.all, held.holders()), (0, 0));
+        assert_eq!((held.all, held.holders().count()), (0, 0));
     }
 
     #[test]

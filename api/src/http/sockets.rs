@@ -155,6 +155,6 @@ mod tests {
         assert_eq!(code(3), Err(ErrorCode::Unavailable));
         drop(first);
         assert_eq!(code(1), Ok(()));
-        assert_eq!(sockets.lock().sockets.holders(), 2);
+        assert_eq!(sockets.lock().sockets.holders().count(), 2);
     }
 }

@@ -85,6 +85,8 @@ pub struct Watch {
     snapshots: watch::Receiver<Snapshot>,
     turn: u64,
     last: Option<Mark>,
+    /// The reads since [`Watch::part`], until someone [takes](Watch::take_reads) them.
+    reads: u64,
 }
 
 impl Topic {
@@ -118,7 +120,7 @@ impl Topic {
             self.state.changed.notify_one();
         }
         let turn = snapshots.borrow().turn;
-        Watch { topic: self, want, snapshots, turn, last: None }
+        Watch { topic: self, want, snapshots, turn, last: None, reads: 0 }
     }
 
     /// Notes that entries may have changed.
@@ -274,19 +276,26 @@ impl Watch {
     }
 
     /// Waits until the part is another one than [`Self::part`] told, or anything else may have
-    /// changed.
+    /// changed; or until so many reads have found it the same.
     ///
     /// # Errors
     /// `INTERNAL` if the reads have ended.
-    pub async fn changed(&mut self) -> Result<()> {
-        loop {
+    pub async fn changed(&mut self, reads_max: u64) -> Result<()> {
+        while self.reads < reads_max {
             self.next().await?;
+            self.reads += 1;
             let snapshot = self.snapshots.borrow_and_update().clone();
             let mark = snapshot.mark(&self.want);
             if snapshot.turn != self.turn || (mark.is_some() && mark != self.last) {
                 return Ok(());
             }
         }
+        Ok(())
+    }
+
+    /// The reads since the last call, and since [`Self::part`].
+    pub fn take_reads(&mut self) -> u64 {
+        std::mem::take(&mut self.reads)
     }
 
     async fn next(&mut self) -> Result<()> {

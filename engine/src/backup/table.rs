@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 use entity::error::Result;
-use entity::sql::dialect::statement;
+use entity::sql::dialect::{statement, tables};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -63,16 +63,9 @@ impl Kind {
 
     /// The value of a column in an argument of a function that makes a JSON array.
     fn expression(self, column: &str, backend: DbBackend) -> String {
-        match (self, backend) {
-            (Self::Bytes, DbBackend::Postgres) => format!(r#"encode("{column}", 'hex')"#),
-            (Self::Bytes, _) => {
-                format!(r#"CASE WHEN "{column}" IS NOT NULL THEN lower(hex("{column}")) END"#)
-            }
-            (Self::Double, DbBackend::Postgres) => format!(r#"CAST("{column}" AS TEXT)"#),
-            (Self::Double, DbBackend::MySql) => format!(r#"CAST("{column}" AS CHAR)"#),
-            (Self::Double, _) => {
-                format!(r#"CASE WHEN "{column}" IS NOT NULL THEN printf('%!.17g', "{column}") END"#)
-            }
+        match self {
+            Self::Bytes => tables::hexadecimal(backend, column),
+            Self::Double => tables::exact(backend, column),
             _ => format!(r#""{column}""#),
         }
     }
@@ -102,17 +95,7 @@ impl Kind {
 /// `Corrupt` if there are none, or if one is of a type that no step of the schema uses.
 async fn columns_of(view: &DatabaseTransaction, table: &str) -> Result<Vec<TableColumn>> {
     let backend = ConnectionTrait::get_database_backend(view);
-    let select = match backend {
-        DbBackend::Postgres => format!(
-            "SELECT CAST(column_name AS TEXT), CAST(data_type AS TEXT) FROM information_schema.columns \
-             WHERE table_schema = current_schema() AND table_name = '{table}' ORDER BY ordinal_position"
-        ),
-        DbBackend::MySql => format!(
-            "SELECT CAST(column_name AS CHAR), CAST(data_type AS CHAR) FROM information_schema.columns \
-             WHERE table_schema = DATABASE() AND table_name = '{table}' ORDER BY ordinal_position"
-        ),
-        _ => format!("SELECT name, type FROM pragma_table_info('{table}') ORDER BY cid"),
-    };
+    let select = tables::columns_of(backend, table);
     let mut columns = vec![];
     for row in view.query_all_raw(statement(backend, select, [])).await? {
         let (name, kind): (String, String) = (row.try_get_by_index(0)?, row.try_get_by_index(1)?);
@@ -130,32 +113,10 @@ async fn columns_of(view: &DatabaseTransaction, table: &str) -> Result<Vec<Table
     Ok(columns)
 }
 
-/// The column to whose rows the database gives numbers; `None` for most tables.
-async fn numbered_column(db: &impl ConnectionTrait, table: &str) -> Result<Option<String>, DbErr> {
-    let select = format!(
-        "SELECT CAST(column_name AS TEXT) FROM information_schema.columns WHERE table_schema = current_schema() \
-         AND table_name = '{table}' AND is_identity = 'YES'"
-    );
-    let row = db.query_one_raw(statement(DbBackend::Postgres, select, [])).await?;
-    row.map(|row| row.try_get_by_index(0)).transpose()
-}
-
 /// The last number that the database gave to a row of a table; 0 for none.
 async fn last_number(view: &DatabaseTransaction, table: &str) -> Result<i64, DbErr> {
     let backend = ConnectionTrait::get_database_backend(view);
-    let select = match backend {
-        DbBackend::Postgres => match numbered_column(view, table).await? {
-            None => return Ok(0),
-            Some(column) => format!(
-                r#"SELECT COALESCE(pg_sequence_last_value(CAST(pg_get_serial_sequence('"{table}"', '{column}') AS regclass)), 0)"#
-            ),
-        },
-        DbBackend::MySql => format!(
-            r#"SELECT CAST(COALESCE(MAX("auto_increment") - 1, 0) AS SIGNED) FROM information_schema.tables
-            WHERE table_schema = DATABASE() AND table_name = '{table}'"#
-        ),
-        _ => format!("SELECT COALESCE(MAX(seq), 0) FROM sqlite_sequence WHERE name = '{table}'"),
-    };
+    let select = tables::last_number(backend, table);
     let row = view.query_one_raw(statement(backend, select, [])).await?;
     row.map_or(Ok(0), |row| row.try_get_by_index(0))
 }
@@ -166,26 +127,11 @@ pub(super) async fn set_last_number(
     db: &impl ConnectionTrait,
     table: &TableFile,
 ) -> Result<(), DbErr> {
-    let (name, number) = (&table.name, table.last_number);
-    if number == 0 {
-        return Ok(());
+    if table.last_number > 0 {
+        let backend = db.get_database_backend();
+        let set = tables::set_last_number(backend, &table.name, table.last_number);
+        db.execute_unprepared(&set).await?;
     }
-    let set = match db.get_database_backend() {
-        DbBackend::Postgres => match numbered_column(db, name).await? {
-            None => return Ok(()),
-            Some(column) => {
-                format!(
-                    r#"SELECT setval(pg_get_serial_sequence('"{name}"', '{column}'), {number})"#
-                )
-            }
-        },
-        DbBackend::MySql => format!(r#"ALTER TABLE "{name}" AUTO_INCREMENT = {}"#, number + 1),
-        _ => format!(
-            "DELETE FROM sqlite_sequence WHERE name = '{name}'; \
-             INSERT INTO sqlite_sequence (name, seq) VALUES ('{name}', {number})"
-        ),
-    };
-    db.execute_unprepared(&set).await?;
     Ok(())
 }
 
@@ -202,17 +148,7 @@ pub(super) async fn write(
     let last_number = last_number(view, table).await?;
     let backend = ConnectionTrait::get_database_backend(view);
     let values = columns.iter().map(|column| column.kind.expression(&column.name, backend));
-    let values = values.collect::<Vec<_>>().join(", ");
-    let select = match backend {
-        DbBackend::Postgres => {
-            format!(r#"SELECT CAST(json_build_array({values}) AS TEXT) FROM "{table}""#)
-        }
-        // MySQL has a type of its own for JSON, which is no text to the driver.
-        DbBackend::MySql => {
-            format!(r#"SELECT CONVERT(json_array({values}) USING utf8mb4) FROM "{table}""#)
-        }
-        _ => format!(r#"SELECT json_array({values}) FROM "{table}""#),
-    };
+    let select = tables::rows(backend, table, &values.collect::<Vec<_>>());
     let of_file = |error: std::io::Error| failed(path, &error);
     let file = HashedFile::create(path).map_err(of_file)?;
     let (mut gzip, mut rows) = (GzEncoder::new(file, Compression::fast()), 0);
@@ -298,20 +234,9 @@ async fn insert_rows(
     values: Vec<Value>,
 ) -> Result<(), DbErr> {
     let backend = ConnectionTrait::get_database_backend(transaction);
-    let columns = table.columns.iter().map(|column| format!(r#""{}""#, column.name));
-    let columns = columns.collect::<Vec<_>>().join(", ");
-    let is_postgres = backend == DbBackend::Postgres;
-    // PostgreSQL would number the rows by itself.
-    let numbered = if is_postgres { "OVERRIDING SYSTEM VALUE " } else { "" };
-    // SQLite looks a numbered place up among all others.
-    let place = |number: usize| if is_postgres { format!("${number}") } else { "?".to_owned() };
-    let width = table.columns.len();
-    let places = (0..values.len() / width).map(|row| {
-        let places = (1..=width).map(|column| place(row * width + column));
-        format!("({})", places.collect::<Vec<_>>().join(", "))
-    });
-    let places = places.collect::<Vec<_>>().join(", ");
-    let sql = format!(r#"INSERT INTO "{}" ({columns}) {numbered}VALUES {places}"#, table.name);
+    let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+    let rows = values.len() / columns.len();
+    let sql = tables::insert(backend, &table.name, &columns, rows);
     let insert = Statement::from_sql_and_values(backend, sql, values);
     transaction.execute_raw(insert).await?;
     Ok(())

@@ -26,7 +26,7 @@ pub struct ConnectionSettings {
     /// may open (ulimit -n) less 128, and at most 1024.
     #[arg(long, env = "LAUREL_CONNECTIONS_MAX", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(16..=1_000_000))]
     pub connections_max: Option<u64>,
-    /// The connections that one address may hold, 1 to 1000000; of IPv6 a network of 64 bits counts
+    /// The connections that one address may hold, 1 to 1000000; of IPv6 a network of 56 bits counts
     /// as one address. Trusted proxies may hold more.
     #[arg(long, env = "LAUREL_ADDRESS_CONNECTIONS_MAX", default_value_t = 256, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub address_connections_max: u64,

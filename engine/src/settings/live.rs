@@ -20,7 +20,7 @@ pub struct LiveSettings {
     /// at most 10000.
     #[arg(long, env = "LAUREL_SOCKETS_MAX", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub sockets_max: Option<u64>,
-    /// The sockets that one address may hold; of IPv6 a network of 64 bits counts as one address.
+    /// The sockets that one address may hold; of IPv6 a network of 56 bits counts as one address.
     #[arg(long, env = "LAUREL_ADDRESS_SOCKETS_MAX", default_value_t = 1000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub address_sockets_max: u32,
     /// The operations that a WebSocket may have under way at a time.

@@ -92,16 +92,15 @@ impl Viewer {
     }
 }
 
-/// The entries in `all` of the member of a row, on some boards.
+/// The entries in `all` of the member of a row, on some boards: SQL looks at the boards that the
+/// member is on, and at no others.
 fn entries_on(boards: Condition) -> SelectStatement {
-    let boards = living().select_only().column(board::Column::No).filter(boards);
-    standing::Entity::find()
-        .select_only()
-        .column(standing::Column::BoardNo)
-        .filter(
-            Expr::col((standing::Entity, standing::Column::Member)).equals((Entity, Column::Key)),
-        )
-        .filter(standing::Column::Segment.eq(""))
-        .filter(standing::Column::BoardNo.in_subquery(boards.into_query()))
-        .into_query()
+    use standing::{Column as Of, Entity as Rows};
+    let mut select = living().select_only().column(board::Column::No).filter(boards).into_query();
+    let is_of_entry = Expr::col((board::Entity, board::Column::No)).equals((Rows, Of::BoardNo));
+    select
+        .inner_join(Rows, is_of_entry)
+        .and_where(Expr::col((Rows, Of::Member)).equals((Entity, Column::Key)))
+        .and_where(Of::Segment.eq(""));
+    select
 }

@@ -4,6 +4,8 @@
 //! here give the parts that differ. MySQL stands for MariaDB too: one driver reaches both, and each
 //! reads comments that are its own.
 
+pub mod tables;
+
 use std::fmt::Write;
 
 use sea_orm::sea_query::{Expr, ExprTrait, Func, SimpleExpr};

@@ -109,9 +109,18 @@ impl Rolling {
     fn regular_hour_ms(self, last: &Period, calendar: &Calendar) -> Option<i64> {
         let start_ms = last.start_ms - (i64::from(self.count) - 1) * HOUR_S * 1000;
         let begin = Timestamp::from_millisecond(last.start_ms).ok()? + 1.nanosecond();
-        let is_regular = calendar.zone.preceding(begin).next().is_none_or(|transition| {
-            transition.timestamp().as_millisecond() <= start_ms - HOUR_S * 1000
-        });
+        let offset_s = |second: i64| {
+            let instant = Timestamp::from_second(second).ok()?;
+            Some(i64::from(calendar.zone.to_offset(instant).seconds()))
+        };
+        let seconds = calendar.zone.preceding(begin).map(|change| change.timestamp().as_second());
+        let mut within = seconds.take_while(|second| second * 1000 > start_ms - HOUR_S * 1000);
+        // A change by whole hours, between two of them, cuts none.
+        let cuts_none = |second: i64| {
+            let (before, after) = (offset_s(second - 1)?, offset_s(second)?);
+            Some((after - before) % HOUR_S == 0 && (second + before) % HOUR_S == 0)
+        };
+        let is_regular = within.all(|second| cuts_none(second) == Some(true));
         is_regular.then_some(start_ms.max(0))
     }
 }

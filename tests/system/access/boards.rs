@@ -85,7 +85,7 @@ async fn a_token_with_boards_sees_and_writes_those_only() {
 
 #[tokio::test]
 async fn another_board_of_the_same_slug_is_not_among_a_token_s_boards() {
-    let (deployment, api) = start(Sql::Sqlite).await;
+    let (deployment, api) = start(Sql::any()).await;
     let token = deployment.new_token(&["--scope", "submit", "--boards", "a,p"]).await;
     for slug in ["a", "p"] {
         assert_eq!(submits(&api, &token, slug).await, 1);
@@ -105,7 +105,7 @@ async fn another_board_of_the_same_slug_is_not_among_a_token_s_boards() {
 
 #[tokio::test]
 async fn tokens_that_would_mean_nothing_are_not_made() {
-    let (deployment, api) = start(Sql::Sqlite).await;
+    let (deployment, api) = start(Sql::any()).await;
     let many: Vec<String> = (0..101).map(|number| format!("b{number}")).collect();
     for (input, code, argument) in [
         (json!({ "scopes": [] }), "BAD_USER_INPUT", "input.scopes"),
@@ -144,7 +144,7 @@ async fn tokens_that_would_mean_nothing_are_not_made() {
 
 #[tokio::test]
 async fn the_last_use_of_a_token_is_noted() {
-    let (_deployment, api) = start(Sql::Sqlite).await;
+    let (_deployment, api) = start(Sql::any()).await;
     let (token, fields) = created(&api, json!({ "scopes": ["READ", "FRIENDS"] })).await;
     assert_eq!(fields["scopes"], json!(["READ", "FRIENDS"]));
     assert_eq!((&fields["boardIds"], &fields["lastUsedAt"]), (&Value::Null, &Value::Null));

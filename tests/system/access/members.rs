@@ -67,7 +67,7 @@ async fn start(sql: Sql, members: &str) -> (Arc<Deployment>, Api) {
 #[tokio::test]
 async fn the_setting_says_who_sees_what_of_members() {
     for (setting, columns) in TABLE {
-        let (deployment, api) = start(Sql::Sqlite, setting).await;
+        let (deployment, api) = start(Sql::any(), setting).await;
         for client in ALL {
             let arguments: &[&str] = match *client {
                 "none" => &[],
@@ -147,7 +147,7 @@ async fn members_of_private_boards_alone_are_not_seen_by_others() {
 
 #[tokio::test]
 async fn a_subscription_shows_friends_to_the_member_itself_alone() {
-    let (deployment, api) = start(Sql::Sqlite, "tokens").await;
+    let (deployment, api) = start(Sql::any(), "tokens").await;
     let text = "subscription { entry(board: \"open\", member: \"ann\") {
         score member { friends { totalCount } } } }";
     for (member, expected) in [("bob", Value::Null), ("ann", json!({ "totalCount": 1 }))] {

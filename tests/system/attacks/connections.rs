@@ -126,6 +126,52 @@ async fn one_address_cannot_hold_all_connections() {
 }
 
 #[tokio::test]
+async fn a_full_server_makes_room_once_its_answers_are_sent() {
+    let few = [
+        ("LAUREL_CONNECTIONS_MAX", "32"),
+        ("LAUREL_IDLE_TIMEOUT_MS", "600000"),
+        ("LAUREL_FAILED_TOKENS_RATE", "1"),
+    ];
+    let server = Attacked::start_with(&[&UNRATED[..], &few].concat()).await;
+    let url = server.api.url();
+    let body = json!({ "query": "{__typename}" }).to_string();
+    let guess = |number: usize| {
+        let token = format!("Authorization: Bearer laurel_guess{number}_x\r\n");
+        head(body.len()).replacen("\r\n", &format!("\r\n{token}"), 1) + &body
+    };
+    let mut first = Socket::connect(url, 2).await.unwrap();
+    assert!(first.send(&guess(0)).await);
+    assert!(first.read(Duration::from_secs(1)).await.0.contains("401"));
+    drop(first);
+    // Each is answered half a second later, so that none of them waits for its client meanwhile.
+    let mut sockets = vec![];
+    for number in 1..33 {
+        let mut socket = Socket::connect(url, 2).await.unwrap();
+        assert!(socket.send(&guess(number)).await);
+        sockets.push(socket);
+    }
+    let mut other = Socket::connect(url, 3).await.unwrap();
+    assert!(
+        other.send("GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").await
+    );
+    let (answer, _) = other.read(END_MAX).await;
+    assert!(answer.ends_with("ok\n"), "a newcomer is not served: {answer:?}");
+}
+
+#[tokio::test]
+async fn a_body_in_pieces_is_refused() {
+    let server = short().await;
+    let mut socket = Socket::connect(server.api.url(), 2).await.unwrap();
+    let begin = head(0).replace("content-length: 0", "transfer-encoding: chunked");
+    assert!(begin.contains("chunked"), "{begin}");
+    let pieces = "1\r\n \r\n".repeat(2000);
+    assert!(socket.send(&(begin + &pieces)).await);
+    let (answer, is_closed) = socket.read(END_MAX).await;
+    assert!(answer.contains(" 413 ") && answer.contains("too many parts"), "{answer}");
+    assert!(is_closed);
+}
+
+#[tokio::test]
 async fn slow_requests_end_and_hold_little() {
     let server = short().await;
     let url = server.api.url();

@@ -6,6 +6,7 @@ use entity::member::visibility::{self, Visibility};
 use entity::sql::begin;
 use serde_json::json;
 use tests::attack::cost::{bombs, friends, rows};
+use tests::attack::request::{Attack, aliases};
 use tests::attack::{Attacked, boards};
 use tests::wait::until;
 
@@ -36,4 +37,23 @@ async fn friends_whom_their_friends_alone_see_cost_little() {
     let own = deployment.new_token(&["--scope", "read", "--member", &boards::key(0)]).await;
     let asked: Vec<_> = friends().into_iter().map(|attack| attack.with_token(&own)).collect();
     server.withstands(&asked).await;
+}
+
+#[tokio::test]
+async fn a_row_costs_its_bytes() {
+    let server = Attacked::start().await;
+    let attributes: Vec<_> = (0..8)
+        .map(|number| json!({ "name": format!("a{number}"), "value": "v".repeat(60) }))
+        .collect();
+    let members = json!([{ "key": "short" }, { "key": "long", "attributes": attributes }]);
+    let upsert = "mutation($m: [MemberInput!]!) { upsertMembers(input: { members: $m }) { members { key } } }";
+    server.api.data(upsert, json!({ "m": members })).await;
+    let cost = async |member: &str| {
+        let fields = aliases(100, &format!("member(key: \"{member}\") {{ key }}"));
+        let attack = Attack::query("a member under many names", &format!("{{ {fields} }}"));
+        server.send(&attack).await.unwrap().points().unwrap()
+    };
+    // A point for 64 bytes.
+    let (short, long) = (cost("short").await, cost("long").await);
+    assert!(long >= short + 100 * 8 * 60 / 64, "{short} and {long} points");
 }

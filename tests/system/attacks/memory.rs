@@ -104,7 +104,9 @@ async fn a_change_whose_answer_cannot_be_sent_is_not_said_to_be_refused() {
 
 #[tokio::test]
 async fn mutations_that_wait_hold_little_memory() {
-    let server = start(&[("LAUREL_MUTATIONS_BYTES", "16777216")]).await;
+    let memory = ("LAUREL_MUTATIONS_BYTES", "16777216");
+    let longer = [("LAUREL_BODY_BYTES_MAX", "4194304"), ("LAUREL_VARIABLE_VALUES_MAX", "100000")];
+    let server = start(&[&[memory][..], &longer].concat()).await;
     let api = &server.api;
     let db = api.deployment().sql().await;
     api.create_board(json!({ "slug": "b", "metadata": true })).await;
@@ -145,4 +147,8 @@ async fn mutations_that_wait_hold_little_memory() {
         assert_eq!((reply.status.as_u16(), reply.codes()), (503, vec!["UNAVAILABLE".to_owned()]));
     }
     db.close().await.unwrap();
+    // No client may ever hold so much.
+    let longest = server.send(&submit(0..2000).as_admin()).await.unwrap();
+    assert_eq!(longest.codes(), ["LIMIT_EXCEEDED"], "{}", longest.shown());
+    assert!(longest.shown().contains("fewer items"), "{}", longest.shown());
 }

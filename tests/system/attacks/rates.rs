@@ -8,6 +8,8 @@ use reqwest::{Client, RequestBuilder, Response, StatusCode, header};
 use serde_json::{Value, json};
 use tests::api::Api;
 use tests::api::metrics::metrics_of;
+use tests::api::subscriber::Subscriber;
+use tests::attack::boards;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::documents::SUBMIT_SCORES;
 
@@ -84,6 +86,86 @@ async fn a_client_beyond_its_rate_of_reads_comes_again_when_it_was_told_to() {
     assert!(is_served(with_token).await, "a token of that address has a rate of its own");
     tokio::time::sleep(wait).await;
     assert!(is_served(asks(&api, &greedy, COSTLY)).await, "refused after the time it was told");
+}
+
+#[tokio::test]
+async fn pages_and_their_files_are_beyond_a_rate_too_and_the_health_is_not() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start_with_settings(&deployment, &FEW_READS).await;
+    let (greedy, other) = (client_at(2), client_at(3));
+    let get = |client: &Client, path: &str| client.get(format!("{}{path}", api.url()));
+    // A page takes 200 of 10,000 points.
+    let pages = (0..100).map(|number| get(&greedy, ["/", "/graphiql"][number % 2]).send());
+    let answers = join_all(pages).await.into_iter().map(Result::unwrap);
+    let (served, refused): (Vec<_>, Vec<_>) =
+        answers.partition(|answer| answer.status() == StatusCode::OK);
+    assert!(served.len() >= 40 && refused.len() >= 20, "{} are refused", refused.len());
+    for answer in refused {
+        check_limited(answer).await;
+    }
+    assert!(is_served(get(&greedy, "/healthz")).await && is_served(get(&other, "/")).await);
+}
+
+#[tokio::test]
+async fn a_document_that_is_refused_is_paid_for() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let api = Api::start_with_settings(&deployment, &FEW_READS).await;
+    let client = client_at(2);
+    let types = [
+        "Board",
+        "Member",
+        "Standings",
+        "Entry",
+        "ScoreEvent",
+        "Job",
+        "Partition",
+        "IntegrityRun",
+        "Finding",
+        "BoardWindow",
+        "Period",
+        "FriendEntry",
+        "AccessToken",
+        "QuarantinedScore",
+        "AuditEntry",
+        "MemberReport",
+        "ErasureReceipt",
+        "Webhook",
+    ];
+    let on: String = types.iter().map(|of| format!("...on {of}{{k:__typename}}")).collect();
+    let nodes: String = (0..90).map(|no| format!("a{no}:node(id:\"x\"){{...g}}")).collect();
+    let faulty = "z:__typename z:node(id:\"x\"){id}";
+    let query = format!("{{{nodes}{faulty}}} fragment g on Node{{{on} k:__typename}}");
+    let mut codes = vec![];
+    for _ in 0..3 {
+        let answer: Value = asks(&api, &client, &query).send().await.unwrap().json().await.unwrap();
+        codes.push(answer["errors"][0]["extensions"]["code"].as_str().unwrap().to_owned());
+    }
+    // To compare its fields takes some 9,000 points, though one of them fits no other.
+    assert_eq!(codes[0], "BAD_USER_INPUT");
+    assert_eq!(codes[2], "RATE_LIMITED", "{codes:?}");
+}
+
+#[tokio::test]
+async fn an_operation_that_a_socket_ends_is_paid_for() {
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
+    let settings = [("LAUREL_READ_BURST", "200000"), ("LAUREL_READ_RATE", "1000")];
+    let api = Api::start_with_settings(&deployment, &settings).await;
+    api.create_board(json!({ "slug": "tie", "shards": 16, "tieBreak": "MEMBER" })).await;
+    boards::fill(&deployment, "tie").await;
+    let percentiles: String =
+        (10..99).map(|no| format!("a{no}:scoreFor(percentile:{no}.5) ")).collect();
+    let query = format!("{{board(slug:\"tie\"){{standings{{{percentiles}}}}}}}");
+    let mut socket = Subscriber::connect_to(api.url(), None, 2).await;
+    let mut rounds = 0;
+    while is_served(asks(&api, &client_at(2), "{__typename}")).await {
+        rounds += 1;
+        // Its text costs some hundred points, and the burst has room for 400 such texts.
+        assert!(rounds < 60, "what was begun is not paid for");
+        socket.subscribe(&rounds.to_string(), &query, json!({})).await;
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        socket.send(json!({ "type": "complete", "id": rounds.to_string() })).await;
+    }
+    println!("{rounds} operations");
 }
 
 #[tokio::test]

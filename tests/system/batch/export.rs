@@ -116,7 +116,7 @@ async fn check_large(shards: u16) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_of_window_is_exported_as_it_is_listed() {
-    check_windows(Sql::Sqlite, 1).await;
+    check_windows(Sql::any(), 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -314,7 +314,7 @@ async fn an_import_at_once_that_is_killed_goes_on_where_it_was() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_interrupted_import_that_others_wrote_after_ends_the_ordinary_way() {
-    let (deployment, api, file) = with_file(Sql::Sqlite, 40).await;
+    let (deployment, api, file) = with_file(Sql::any(), 40).await;
     api.create_board(json!({ "slug": "b" })).await;
     import_until(&deployment, "b", &file, "append-written:20");
     let score = json!([{ "member": "m1", "score": "1", "eventId": "of-another" }]);

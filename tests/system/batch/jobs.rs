@@ -132,7 +132,7 @@ async fn a_job_that_is_silent_is_taken_for_dead_and_stays_so() {
 
 #[tokio::test]
 async fn what_dead_processes_left_is_ended_by_the_api() {
-    let (deployment, _api) = two_boards(Sql::Sqlite).await;
+    let (deployment, _api) = two_boards(Sql::any()).await;
     let db = &deployment.sql().await;
     let _living = begun(db, "ROLL", None).await;
     // A dropped job does not renew its lease.
@@ -148,7 +148,7 @@ async fn what_dead_processes_left_is_ended_by_the_api() {
 
 #[tokio::test]
 async fn a_command_says_which_job_is_in_its_way_and_a_seal_waits() {
-    let (deployment, _api) = two_boards(Sql::Sqlite).await;
+    let (deployment, _api) = two_boards(Sql::any()).await;
     let db = &deployment.sql().await;
     let rebuild = begun(db, "REBUILD", Some(1)).await;
     let (code, _, error) = run(&deployment, &["restore", "--board", "a"]);
@@ -182,7 +182,7 @@ fn piped(mut command: Command) -> Command {
 
 #[tokio::test]
 async fn a_command_that_is_stopped_says_so_and_leaves_nothing() {
-    let (deployment, _api) = two_boards(Sql::Sqlite).await;
+    let (deployment, _api) = two_boards(Sql::any()).await;
     let (dir, temporary) = (deployment.path("out"), deployment.path("temporary"));
     for path in [&dir, &temporary] {
         std::fs::create_dir(path).unwrap();
@@ -249,7 +249,7 @@ const JOBS: &str = "query($board: String, $kind: JobKind, $first: Int, $after: S
 
 #[tokio::test]
 async fn jobs_are_listed_newest_first_for_admins_alone() {
-    let (deployment, api) = two_boards(Sql::Sqlite).await;
+    let (deployment, api) = two_boards(Sql::any()).await;
     let db = &deployment.sql().await;
     for (kind, board_no) in
         [("REBUILD", Some(1)), ("DIFF", None), ("FUTURE", Some(2)), ("DIFF", Some(2))]
@@ -336,7 +336,7 @@ async fn check_refusals(deployment: &Arc<Deployment>, api: &Api) {
 
 #[tokio::test]
 async fn the_job_of_a_deleted_board_is_there_without_it() {
-    let (_deployment, api) = two_boards(Sql::Sqlite).await;
+    let (_deployment, api) = two_boards(Sql::any()).await;
     submit_durably(&api, "a", json!([{ "member": "m", "score": 1 }])).await;
     let deployment = api.deployment();
     assert_eq!(run(deployment, &["rebuild", "--board", "a"]).0, 0);

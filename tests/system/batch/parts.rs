@@ -334,7 +334,7 @@ async fn the_parts_of_a_diff_find_what_the_whole_finds_and_are_one_run() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_part_of_a_diff_that_died_leaves_no_finding_twice() {
-    let mut board = CorruptedBoard::new(Sql::Sqlite, 4).await;
+    let mut board = CorruptedBoard::new(Sql::any(), 4).await;
     let (key, _) = board.entry("m05", "all:all").await;
     board.set(&key, 1.5, "m05").await;
     for part in ["0/2", "1/2"] {

@@ -98,7 +98,7 @@ async fn a_deleted_board_leaves_nothing_and_its_slug_is_free() {
 
 #[tokio::test]
 async fn a_board_is_deleted_by_an_admin_alone() {
-    let (deployment, api) = filled(Sql::Sqlite, Redis::Private).await;
+    let (deployment, api) = filled(Sql::any(), Redis::Private).await;
     let submits = deployment.new_token(&["--scope", "submit"]).await;
     let variables = json!({ "slug": "b" });
     assert_eq!(api.ask(None, DELETE_BOARD, variables.clone()).await.codes(), ["UNAUTHENTICATED"]);
@@ -129,7 +129,7 @@ async fn a_board_that_two_delete_at_once_is_deleted_once() {
 
 #[tokio::test]
 async fn a_deleted_board_takes_no_other_with_it() {
-    let (deployment, api) = filled(Sql::Sqlite, Redis::Private).await;
+    let (deployment, api) = filled(Sql::any(), Redis::Private).await;
     // Numbers that begin with the digits of the deleted one.
     for number in 0..12 {
         let slug = format!("c{number}");
@@ -165,7 +165,7 @@ async fn delete_in_vain(api: &Api) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deletion_cut_short_before_any_partition_knows_is_finished() {
-    let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
+    let (deployment, api) = filled(Sql::any(), Redis::Own).await;
     let no = board_no(&deployment).await;
     let redis_pid = deployment.redis_pid().await;
     signal("STOP", redis_pid);
@@ -224,7 +224,7 @@ async fn a_deletion_cut_short_amid_its_rows_is_finished_on_postgres() {
 
 #[tokio::test]
 async fn an_emptied_redis_learns_again_which_boards_were_deleted() {
-    let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
+    let (deployment, api) = filled(Sql::any(), Redis::Own).await;
     let no = board_no(&deployment).await;
     api.delete_board("b").await;
     fill(&api, 10).await;

@@ -163,7 +163,7 @@ async fn check_last_life(apis: &[Api; 2], acknowledged: &[Acknowledged]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_board_deleted_again_and_again_under_load_holds_what_its_last_life_acknowledged() {
-    check_under_load(Sql::Sqlite, false).await;
+    check_under_load(Sql::any(), false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -180,5 +180,5 @@ async fn a_board_deleted_under_load_on_mariadb_holds_what_its_last_life_acknowle
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn late_writers_of_a_deleted_board_are_refused_when_redis_is_emptied_too() {
-    check_under_load(Sql::Sqlite, true).await;
+    check_under_load(Sql::any(), true).await;
 }

@@ -86,7 +86,7 @@ async fn what_is_changed_of_a_board_is_changed_and_nothing_else() {
 
 #[tokio::test]
 async fn windows_that_cannot_be_are_refused_and_those_it_has_change_nothing() {
-    let (_deployment, api) = board(Sql::Sqlite).await;
+    let (_deployment, api) = board(Sql::any()).await;
     let windows = |names: &[&str]| {
         let window = |name: &&str| json!({ "name": name });
         json!({ "windows": names.iter().map(window).collect::<Vec<_>>(), "title": "changed" })
@@ -105,7 +105,7 @@ async fn windows_that_cannot_be_are_refused_and_those_it_has_change_nothing() {
 
 #[tokio::test]
 async fn a_change_that_cannot_be_is_refused_as_a_whole() {
-    let (deployment, api) = board(Sql::Sqlite).await;
+    let (deployment, api) = board(Sql::any()).await;
     let before = api.data(BOARD, json!({})).await;
     for (input, code) in [
         (json!({ "slug": "none", "title": "x" }), "NOT_FOUND"),
@@ -162,7 +162,7 @@ async fn a_board_takes_scores_from_the_millisecond_it_opens_until_the_one_it_clo
 
 #[tokio::test]
 async fn a_score_that_counted_before_the_board_closed_is_still_a_duplicate() {
-    let (_deployment, api) = board(Sql::Sqlite).await;
+    let (_deployment, api) = board(Sql::any()).await;
     let score = json!([{ "member": "ann", "score": 1, "at": OPENS, "eventId": "e1" }]);
     assert_eq!(submit(&api, "b", score.clone()).await["accepted"], 1);
     update(&api, json!({ "closesAt": OPENS })).await;
@@ -171,7 +171,7 @@ async fn a_score_that_counted_before_the_board_closed_is_still_a_duplicate() {
 
 #[tokio::test]
 async fn a_change_shows_in_another_process() {
-    let (deployment, api) = board(Sql::Sqlite).await;
+    let (deployment, api) = board(Sql::any()).await;
     let other = Api::start(&deployment).await;
     assert_eq!(earned(&other, OPENS).await, "APPLIED");
     update(&api, json!({ "title": "new", "visibility": "PRIVATE", "closesAt": OPENS })).await;
@@ -193,7 +193,7 @@ async fn a_change_shows_in_another_process() {
 
 #[tokio::test]
 async fn rows_from_when_a_board_was_closed_are_bad() {
-    let (deployment, api) = board(Sql::Sqlite).await;
+    let (deployment, api) = board(Sql::any()).await;
     update(&api, json!({ "opensAt": OPENS, "closesAt": CLOSES })).await;
     let file = deployment.new_file("csv");
     let rows = format!(
@@ -231,7 +231,7 @@ async fn rows_from_when_a_board_was_closed_are_bad() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_board_is_changed_beside_writers() {
-    let (deployment, api) = board(Sql::Sqlite).await;
+    let (deployment, api) = board(Sql::any()).await;
     let other = Api::start(&deployment).await;
     let stop = AtomicBool::new(false);
     let write = async |api: &Api| {
@@ -314,7 +314,7 @@ async fn a_board_where_members_submit_accepts_scores_of_the_last_seven_days_by_d
 
 #[tokio::test]
 async fn only_the_period_that_is_on_says_when_the_next_one_begins() {
-    let (_deployment, api) = board(Sql::Sqlite).await;
+    let (_deployment, api) = board(Sql::any()).await;
     let ask = r#"{ board(slug: "b") {
         windows { name current { end nextResetAt } }
         standings(of: { window: "daily", period: "2020-02-29" }) { period { end nextResetAt } }

@@ -58,7 +58,7 @@ async fn status(api: &Api, score: i64, event_id: &str) -> String {
 
 #[tokio::test]
 async fn a_member_without_an_entry_is_not_removed() {
-    let (_deployment, api) = board(Sql::Sqlite, Redis::Private).await;
+    let (_deployment, api) = board(Sql::any(), Redis::Private).await;
     let nobody = remove(&api, "b", "nobody").await;
     assert_eq!(nobody, json!({ "removed": false, "board": { "slug": "b" }, "member": null }));
     score(&api, 5, "e1").await;
@@ -75,7 +75,7 @@ async fn a_member_without_an_entry_is_not_removed() {
 
 #[tokio::test]
 async fn a_removal_needs_a_board_a_member_s_key_and_the_scope_admin() {
-    let (deployment, api) = board(Sql::Sqlite, Redis::Private).await;
+    let (deployment, api) = board(Sql::any(), Redis::Private).await;
     let id = score(&api, 5, "e1").await;
     for (board, member, code) in [
         ("c", "ann", "NOT_FOUND"),
@@ -117,7 +117,7 @@ async fn an_event_is_voided_once() {
 
 #[tokio::test]
 async fn what_is_left_after_the_last_void_is_nothing() {
-    let (deployment, api) = board(Sql::Sqlite, Redis::Private).await;
+    let (deployment, api) = board(Sql::any(), Redis::Private).await;
     let only = score(&api, 5, "e1").await;
     assert_eq!(voided(&api, &only).await["entry"], Value::Null);
     assert_eq!(remove(&api, "b", "ann").await["removed"], false);
@@ -127,7 +127,7 @@ async fn what_is_left_after_the_last_void_is_nothing() {
 
 #[tokio::test]
 async fn a_void_of_a_void_or_of_nothing_is_refused() {
-    let (_deployment, api) = board(Sql::Sqlite, Redis::Private).await;
+    let (_deployment, api) = board(Sql::any(), Redis::Private).await;
     let id = score(&api, 5, "e1").await;
     score(&api, 1, "e2").await;
     voided(&api, &id).await;
@@ -183,7 +183,7 @@ async fn a_void_that_would_leave_the_range_is_refused_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_void_of_a_removal_that_would_leave_the_range_is_refused() {
-    let (_deployment, api) = board(Sql::Sqlite, Redis::Private).await;
+    let (_deployment, api) = board(Sql::any(), Redis::Private).await;
     score(&api, 999_999_999, "e1").await;
     remove(&api, "b", "ann").await;
     let removal = newest(&api, "REMOVAL").await;
@@ -195,7 +195,7 @@ async fn a_void_of_a_removal_that_would_leave_the_range_is_refused() {
 #[tokio::test]
 async fn the_id_of_a_voided_event_may_be_sent_again_and_counts() {
     for redis in [false, true] {
-        let (deployment, api) = board(Sql::Sqlite, Redis::Own).await;
+        let (deployment, api) = board(Sql::any(), Redis::Own).await;
         assert_eq!(status(&api, 5, "e1").await, "APPLIED");
         assert_eq!(status(&api, 5, "e1").await, "DUPLICATE");
         let id = newest(&api, "SCORE").await;
@@ -220,7 +220,7 @@ async fn the_id_of_a_voided_event_may_be_sent_again_and_counts() {
 
 #[tokio::test]
 async fn the_id_of_a_removed_event_stays_taken() {
-    let (deployment, api) = board(Sql::Sqlite, Redis::Own).await;
+    let (deployment, api) = board(Sql::any(), Redis::Own).await;
     assert_eq!(status(&api, 5, "e1").await, "APPLIED");
     remove(&api, "b", "ann").await;
     let removal = newest(&api, "REMOVAL").await;
@@ -294,7 +294,7 @@ async fn an_event_says_what_was_accepted_and_what_it_voids() {
 
 #[tokio::test]
 async fn events_of_a_private_board_are_seen_with_a_token_only() {
-    let (deployment, api) = board(Sql::Sqlite, Redis::Private).await;
+    let (deployment, api) = board(Sql::any(), Redis::Private).await;
     api.create_board(json!({ "slug": "p", "visibility": "PRIVATE" })).await;
     submit_durably(&api, "b", json!([{ "member": "ann", "score": 1 }])).await;
     submit_durably(&api, "p", json!([{ "member": "ann", "score": 1 }])).await;
@@ -321,7 +321,7 @@ async fn events_of_a_private_board_are_seen_with_a_token_only() {
 
 #[tokio::test]
 async fn an_amendment_is_seen_at_once_by_the_process_that_made_it() {
-    let (_deployment, api) = board(Sql::Sqlite, Redis::Private).await;
+    let (_deployment, api) = board(Sql::any(), Redis::Private).await;
     for round in 0..10 {
         submit(&api, "b", json!([{ "member": "ann", "score": 1, "eventId": format!("e{round}") }]))
             .await;

@@ -91,7 +91,7 @@ async fn a_file_that_is_not_as_it_was_is_named_and_nothing_is_touched() {
 
 #[tokio::test]
 async fn what_would_need_archived_events_is_refused() {
-    let (deployment, api) = archived(Sql::Sqlite).await;
+    let (deployment, api) = archived(Sql::any()).await;
     let windows = json!([{ "name": "daily", "retain": 1 }, { "name": "monthly" }]);
     let input = json!({ "slug": "b", "windows": windows });
     let answer = api.ask(Some(api.token()), UPDATE_BOARD, json!({ "input": input })).await;
@@ -186,7 +186,7 @@ async fn boards_that_need_their_events_are_left_alone() {
 
 #[tokio::test]
 async fn two_archives_are_not_made_at_once() {
-    let (deployment, _api) = archived(Sql::Sqlite).await;
+    let (deployment, _api) = archived(Sql::any()).await;
     let lock =
         std::fs::File::options().write(true).open(deployment.archive_dir().join("lock")).unwrap();
     lock.lock().unwrap();

@@ -144,7 +144,7 @@ async fn a_board_is_reset_in_steps_and_who_comes_back_stays() {
 
 #[tokio::test]
 async fn a_removal_of_many_says_what_it_would_accept() {
-    let (deployment, api) = board(Sql::Sqlite, 1, "MEMBER").await;
+    let (deployment, api) = board(Sql::any(), 1, "MEMBER").await;
     for (filter, argument) in [
         (json!({}), "input.filter"),
         (json!({ "segment": "" }), "input.filter"),
@@ -180,7 +180,7 @@ async fn a_removal_of_many_says_what_it_would_accept() {
 
 #[tokio::test]
 async fn a_request_looks_through_few_boards() {
-    let (_deployment, api) = board(Sql::Sqlite, 1, "EARLIEST").await;
+    let (_deployment, api) = board(Sql::any(), 1, "EARLIEST").await;
     let filter = "input: { board: \"b\", dryRun: true, filter: { minScore: 50 } }";
     let looks = (0..9).map(|no| format!("a{no}: removeEntries({filter}) {{ matched }}"));
     let looks: Vec<String> = looks.collect();

@@ -101,7 +101,7 @@ async fn an_outsider_tells_a_true_history_from_every_other_one() {
 
 #[tokio::test]
 async fn a_row_that_was_altered_before_the_export_is_named() {
-    let deployment = played(Sql::Sqlite).await;
+    let deployment = played(Sql::any()).await;
     let shown = Shown::of(deployment.clone()).await;
     let db = deployment.sql().await;
     let altered = "UPDATE score_event SET score = 900 WHERE event_id = 'ann-700'";
@@ -124,7 +124,7 @@ async fn a_row_that_was_altered_before_the_export_is_named() {
 
 #[tokio::test]
 async fn a_history_in_files_is_written_and_verified_as_well() {
-    let (deployment, _api) = archived(Sql::Sqlite).await;
+    let (deployment, _api) = archived(Sql::any()).await;
     let of_commits = "SELECT CAST(COUNT(*) AS BIGINT) FROM commit_file";
     assert!(deployment.number(of_commits).await > 0, "no commit left SQL");
     for path in deployment.column::<String>("SELECT path FROM commit_file").await {

@@ -61,7 +61,7 @@ fn done(mut command: Command) -> String {
 
 #[tokio::test]
 async fn a_redis_of_another_deployment_is_refused_and_left_as_it_is() {
-    let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
+    let (deployment, api) = filled(Sql::any(), Redis::Own).await;
     let own: Vec<String> = deployment.column("SELECT identity FROM deployment").await;
     let before = deployment.redis_contents().await;
     // A batch command makes no database where there is none.
@@ -85,7 +85,7 @@ async fn a_redis_of_another_deployment_is_refused_and_left_as_it_is() {
 
 #[tokio::test]
 async fn a_running_process_refuses_a_redis_that_became_another_deployments() {
-    let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
+    let (deployment, api) = filled(Sql::any(), Redis::Own).await;
     let mut redis = deployment.redis().await;
     let heads: Vec<String> = redis.keys("laurel:*:head").await.unwrap();
     for head in &heads {
@@ -106,7 +106,7 @@ async fn a_running_process_refuses_a_redis_that_became_another_deployments() {
 
 #[tokio::test]
 async fn another_prefix_of_the_same_server_is_refused_while_a_process_uses_the_first_one() {
-    let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
+    let (deployment, api) = filled(Sql::any(), Redis::Own).await;
     let before = deployment.redis_contents().await;
     let other_prefix = || {
         let mut serve = deployment.api(&["serve"]);
@@ -128,7 +128,7 @@ async fn another_prefix_of_the_same_server_is_refused_while_a_process_uses_the_f
 
 #[tokio::test]
 async fn a_command_that_starts_on_an_emptied_redis_beside_a_process_goes_on() {
-    let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
+    let (deployment, api) = filled(Sql::any(), Redis::Own).await;
     deployment.flush_redis().await;
     done(deployment.analytics_command(&["restore"]));
     check_size(&api).await;
@@ -150,7 +150,7 @@ async fn a_redis_with_keys_of_no_deployment_is_left_as_it_is() {
 
 #[tokio::test]
 async fn adoption_shows_what_would_be_lost_before_it_joins_a_redis_and_a_database() {
-    let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
+    let (deployment, api) = filled(Sql::any(), Redis::Own).await;
     api.stop().await;
     refused(elsewhere(&deployment, deployment.api(&["serve"])));
     let before = deployment.redis_contents().await;
@@ -178,7 +178,7 @@ async fn adoption_shows_what_would_be_lost_before_it_joins_a_redis_and_a_databas
 
 #[tokio::test]
 async fn a_process_that_runs_on_commits_nothing_to_a_redis_that_another_deployment_adopted() {
-    let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
+    let (deployment, api) = filled(Sql::any(), Redis::Own).await;
     refused(elsewhere(&deployment, deployment.api(&["serve"])));
     done(elsewhere(&deployment, deployment.api(&["adopt", "--yes"])));
     let scores = json!([{ "member": "late", "score": 1 }]);
@@ -224,7 +224,7 @@ async fn a_second_host_with_a_redis_of_its_own_is_refused_while_the_first_one_li
 
 #[tokio::test]
 async fn a_setting_of_the_whole_deployment_is_refused_where_it_differs() {
-    let (deployment, api) = filled(Sql::Sqlite, Redis::Own).await;
+    let (deployment, api) = filled(Sql::any(), Redis::Own).await;
     api.stop().await;
     let mut restore = deployment.analytics_command(&["restore"]);
     restore.env("LAUREL_DEDUP_HOURS", "48");

@@ -80,8 +80,8 @@ async fn an_altered_commit_is_named() {
 #[tokio::test]
 async fn a_file_that_was_exchanged_with_its_checksum_is_named() {
     // The same scores, played twice: the files differ in nothing that a fold looks at.
-    let (deployment, _api) = archived(Sql::Sqlite).await;
-    let (other, _other_api) = archived(Sql::Sqlite).await;
+    let (deployment, _api) = archived(Sql::any()).await;
+    let (other, _other_api) = archived(Sql::any()).await;
     check_diff(&deployment);
     let (db, other_db) = (deployment.sql().await, other.sql().await);
     for file in archive_file::Entity::find().all(&other_db).await.unwrap() {
@@ -104,7 +104,7 @@ async fn a_file_that_was_exchanged_with_its_checksum_is_named() {
 
 #[tokio::test]
 async fn events_of_a_deleted_board_are_gone_and_not_missing() {
-    let board = CorruptedBoard::new(Sql::Sqlite, 2).await;
+    let board = CorruptedBoard::new(Sql::any(), 2).await;
     board.api.create_board(json!({ "slug": "other", "shards": 2 })).await;
     let score = |member: i64| json!({ "member": format!("m{member}"), "score": member });
     submit_durably(&board.api, "other", (0..100).map(score).collect()).await;
@@ -141,7 +141,7 @@ async fn an_event_that_was_deleted_and_counted_as_gone_is_named() {
 
 #[tokio::test]
 async fn a_history_that_lost_its_end_is_named() {
-    let board = CorruptedBoard::new(Sql::Sqlite, 2).await;
+    let board = CorruptedBoard::new(Sql::any(), 2).await;
     board.deployment.api_output(&["checkpoint"]).await;
     assert_eq!(board.run(&["diff"]).0, 0);
     // As if commits that were checked, or signed, were there no more.
@@ -159,8 +159,8 @@ async fn a_history_that_lost_its_end_is_named() {
 
 #[tokio::test]
 async fn a_checkpoint_of_another_commit_or_deployment_is_named() {
-    let board = CorruptedBoard::new(Sql::Sqlite, 2).await;
-    let other = CorruptedBoard::new(Sql::Sqlite, 2).await;
+    let board = CorruptedBoard::new(Sql::any(), 2).await;
+    let other = CorruptedBoard::new(Sql::any(), 2).await;
     for deployment in [&board.deployment, &other.deployment] {
         deployment.api_output(&["checkpoint"]).await;
     }

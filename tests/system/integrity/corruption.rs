@@ -121,7 +121,7 @@ async fn in_sql(board: &mut CorruptedBoard) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_diff_beside_writers_finds_nothing_false() {
-    let board = CorruptedBoard::new(Sql::Sqlite, 2).await;
+    let board = CorruptedBoard::new(Sql::any(), 2).await;
     let write = async || {
         for batch in 0..400 {
             let score = |member: i64| {

@@ -10,7 +10,7 @@ use tests::jobs::diff::{finding_set, findings};
 
 #[tokio::test]
 async fn a_board_without_events_since_is_proven_clean_without_its_history() {
-    let mut board = CorruptedBoard::new(Sql::Sqlite, 4).await;
+    let mut board = CorruptedBoard::new(Sql::any(), 4).await;
     let proven = |found: &Value| {
         (found["proven"]["by_digest"].clone(), found["proven"]["by_history"].clone())
     };
@@ -62,7 +62,7 @@ async fn a_board_without_events_since_is_proven_clean_without_its_history() {
 
 #[tokio::test]
 async fn redis_is_compared_with_the_rows_of_standings_alone() {
-    let mut board = CorruptedBoard::new(Sql::Sqlite, 2).await;
+    let mut board = CorruptedBoard::new(Sql::any(), 2).await;
     let whole = board.picture().await;
     let (key, _) = board.entry("m05", "all:all").await;
     let (day, double) = board.entry("m06", "daily:2026-02-11").await;
@@ -80,7 +80,7 @@ async fn redis_is_compared_with_the_rows_of_standings_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repair_beside_writers_restores_corrupted_entries() {
-    let mut board = CorruptedBoard::new(Sql::Sqlite, 2).await;
+    let mut board = CorruptedBoard::new(Sql::any(), 2).await;
     let score = |member: i64| json!({ "member": format!("q{member}"), "score": member });
     board.api.create_board(json!({ "slug": "quiet", "shards": 16 })).await;
     submit_durably(&board.api, "quiet", (0..100).map(score).collect()).await;

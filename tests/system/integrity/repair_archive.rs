@@ -74,7 +74,7 @@ async fn sealed_rows_and_what_archived_events_add_up_to_are_repaired() {
 
 #[tokio::test]
 async fn a_damaged_file_is_put_back_from_a_copy_or_named() {
-    let (deployment, api) = archived(Sql::Sqlite).await;
+    let (deployment, api) = archived(Sql::any()).await;
     let mut board = CorruptedBoard::of(deployment.clone(), api).await;
     let whole = board.picture().await;
     let (copies, files) = (deployment.path("copies"), paths(&deployment));

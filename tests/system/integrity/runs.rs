@@ -119,7 +119,7 @@ async fn a_run_says_what_it_found_in_the_boards_decimals() {
 
 #[tokio::test]
 async fn runs_are_listed_newest_first_and_by_board() {
-    let api = boards(Sql::Sqlite, &[("a", 0), ("b", 0)]).await;
+    let api = boards(Sql::any(), &[("a", 0), ("b", 0)]).await;
     let deployment = api.deployment();
     for arguments in
         [&["diff"][..], &["diff", "--board", "b"], &["diff", "--board", "a"], &["diff"]]

@@ -12,6 +12,7 @@ use tests::api::subscriber::Subscriber;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::wait::until;
 
+const COSTLY: &str = "{ boards(first: 1000) { nodes { slug title } } }";
 const TOP: &str = "subscription { top(board: \"b\") { nodes { rank } } }";
 
 async fn api_with(settings: &[(&str, &str)]) -> Api {
@@ -222,6 +223,38 @@ async fn executions_that_bring_nothing_new_are_paid_for_too() {
     let paid = executions().await - before;
     println!("{paid} executions were paid for");
     assert_eq!(socket.next_within(Duration::from_millis(10)).await, None, "nothing was new");
+}
+
+#[tokio::test]
+async fn reads_of_what_clients_follow_are_paid_for() {
+    let settings =
+        [("LAUREL_COST_MAX", "10000"), ("LAUREL_READ_RATE", "100"), ("LAUREL_READ_BURST", "10000")];
+    let api = api_with(&settings).await;
+    submit(&api, "b", json!([{ "member": "ann", "score": 1000 }])).await;
+    let token = api.deployment().new_token(&["--scope", "read"]).await;
+    let mut socket = Subscriber::connect(&api, Some(&token)).await;
+    // Each of them is another subscription to one page.
+    for no in 0..20 {
+        let query = format!(
+            "subscription {{ top(board: \"b\", first: 1) {{ nodes {{ a{no}: score }} }} }}"
+        );
+        socket.subscribe(&no.to_string(), &query, json!({})).await;
+        socket.data(&no.to_string()).await;
+    }
+    let reads = async || metrics_of(&api).await["laurel_live_reads_total"];
+    let mut score = 0;
+    until("nothing is read for a client that cannot pay", async || {
+        let known = reads().await;
+        for _ in 0..5 {
+            score = (score + 1) % 900;
+            submit(&api, "b", json!([{ "member": "bob", "score": score }])).await;
+            tokio::time::sleep(Duration::from_millis(150)).await;
+        }
+        (reads().await == known).then_some(())
+    })
+    .await;
+    println!("{} reads were paid for", reads().await);
+    assert!(api.ask(Some(&token), COSTLY, json!({})).await.codes().contains(&"RATE_LIMITED"));
 }
 
 #[tokio::test]

@@ -221,7 +221,7 @@ async fn archived_scores_stay_under_a_random_key_whenever_that_is_killed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_whose_archived_scores_stay_is_held_until_the_files_are_read() {
-    let (deployment, api) = start(Sql::Sqlite).await;
+    let (deployment, api) = start(Sql::any()).await;
     play(&deployment, &api, 0).await;
     let before = anonymous(&api).await;
     let text = format!(
@@ -242,7 +242,7 @@ async fn a_member_whose_archived_scores_stay_is_held_until_the_files_are_read() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_without_the_archive_leaves_its_files_to_the_command() {
-    let (deployment, api) = start(Sql::Sqlite).await;
+    let (deployment, api) = start(Sql::any()).await;
     play(&deployment, &api, 0).await;
     let before = others(&api).await;
     let begun = api.data(ERASE_MEMBER, json!({ "member": MEMBER })).await["eraseMember"].take();
@@ -269,7 +269,7 @@ async fn a_server_without_the_archive_leaves_its_files_to_the_command() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_with_the_archive_writes_its_files_and_their_copies_again() {
-    let (deployment, without) = start(Sql::Sqlite).await;
+    let (deployment, without) = start(Sql::any()).await;
     play(&deployment, &without, 0).await;
     let before = others(&without).await;
     drop(without);

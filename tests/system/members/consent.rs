@@ -109,7 +109,7 @@ async fn a_friendship_takes_two() {
 
 #[tokio::test]
 async fn who_asks_shows_itself_to_the_one_asked_alone() {
-    let (deployment, api) = start(Sql::Sqlite).await;
+    let (deployment, api) = start(Sql::any()).await;
     let (ann, bob) = (own(&deployment, "ann").await, own(&deployment, "bob").await);
     let cy = own(&deployment, "cy").await;
     for visibility in ["FRIENDS", "HIDDEN"] {

@@ -137,7 +137,7 @@ async fn an_erased_member_leaves_no_trace_whenever_the_erasure_is_killed() {
 
 #[tokio::test]
 async fn a_member_that_others_were_merged_into_is_refused_and_stays() {
-    let (deployment, api) = start(Sql::Sqlite).await;
+    let (deployment, api) = start(Sql::any()).await;
     let refused = async |member: &str, why: &str| {
         let output = erase(&deployment, member, None).await;
         let error = String::from_utf8_lossy(&output.stderr);
@@ -157,7 +157,7 @@ async fn a_member_that_others_were_merged_into_is_refused_and_stays() {
 
 #[tokio::test]
 async fn an_administrator_erases_a_member_and_reads_the_receipt() {
-    let (deployment, api) = start(Sql::Sqlite).await;
+    let (deployment, api) = start(Sql::any()).await;
     let before = others(&api).await;
     play(&deployment, &api).await;
     let erased = api.data(ERASE_MEMBER, json!({ "member": MEMBER })).await["eraseMember"].take();

@@ -141,7 +141,7 @@ async fn an_export_has_all_that_is_kept_of_a_member() {
 
 #[tokio::test]
 async fn an_export_replaces_no_file_by_itself_and_leaves_none_that_is_not_whole() {
-    let (deployment, _api) = played(Sql::Sqlite).await;
+    let (deployment, _api) = played(Sql::any()).await;
     let output = deployment.analytics(&["export-member", "m1"]);
     assert!(output.status.success());
     let mut to_output: Value = serde_json::from_slice(&output.stdout).unwrap();

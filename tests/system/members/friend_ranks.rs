@@ -174,7 +174,7 @@ async fn check_together(api: &Api, oracle: &Oracle, circles: &[(String, BTreeSet
 
 #[tokio::test]
 async fn a_cursor_among_friends_is_one_of_its_list() {
-    let (_deployment, api) = start_with_members(Sql::Sqlite, &["ann", "bob", "cy", "dee"]).await;
+    let (_deployment, api) = start_with_members(Sql::any(), &["ann", "bob", "cy", "dee"]).await;
     for slug in ["b", "c"] {
         api.create_board(json!({ "slug": slug, "windows": [{ "name": "daily" }] })).await;
         let score = |(member, day): (&str, u32)| {
@@ -221,7 +221,7 @@ async fn a_cursor_among_friends_is_one_of_its_list() {
 async fn the_page_around_a_member_fills_at_the_edges() {
     let names: Vec<String> = (0..10).map(|number| format!("m{number}")).collect();
     let members: Vec<&str> = names.iter().map(String::as_str).collect();
-    let (_deployment, api) = start_with_members(Sql::Sqlite, &members).await;
+    let (_deployment, api) = start_with_members(Sql::any(), &members).await;
     api.create_board(json!({ "slug": "b" })).await;
     // The ninth has no score.
     let scores: Vec<Value> = (0..9)

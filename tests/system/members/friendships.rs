@@ -80,7 +80,7 @@ async fn friendships_that_are_made_at_the_same_time_stay_within_the_limit() {
 
 #[tokio::test]
 async fn a_friendship_is_between_two_members_that_there_are() {
-    let (_deployment, api) = start_with_members(Sql::Sqlite, &["ann", "bob"]).await;
+    let (_deployment, api) = start_with_members(Sql::any(), &["ann", "bob"]).await;
     let long = "x".repeat(129);
     for text in [ADD_FRIEND, REMOVE_FRIEND] {
         for (member, friend, code) in [
@@ -120,7 +120,7 @@ async fn a_member_that_has_only_just_scored_can_have_friends() {
 
 #[tokio::test]
 async fn a_token_changes_the_friendships_that_are_its_own() {
-    let (deployment, api) = start_with_members(Sql::Sqlite, &["ann", "bob", "cy"]).await;
+    let (deployment, api) = start_with_members(Sql::any(), &["ann", "bob", "cy"]).await;
     let read = deployment.new_token(&["--scope", "read"]).await;
     let own = deployment.new_token(&["--scope", "friends", "--member", "ann"]).await;
     let service = deployment.new_token(&["--scope", "friends"]).await;
@@ -166,7 +166,7 @@ async fn friends_are_listed_by_key_in_pages() {
 
 #[tokio::test]
 async fn a_change_of_friends_shows_at_once_here_and_soon_elsewhere() {
-    let (deployment, api) = start_with_members(Sql::Sqlite, &["ann", "bob"]).await;
+    let (deployment, api) = start_with_members(Sql::any(), &["ann", "bob"]).await;
     let other = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     submit(&api, "b", json!([{ "member": "ann", "score": 1 }, { "member": "bob", "score": 2 }]))

@@ -74,7 +74,7 @@ async fn a_report_is_replaced_until_it_is_resolved() {
 
 #[tokio::test]
 async fn a_reporter_and_a_member_have_so_many_reports() {
-    let (_deployment, api) = start_with_members(Sql::Sqlite, &["cheat"]).await;
+    let (_deployment, api) = start_with_members(Sql::any(), &["cheat"]).await;
     api.create_board(json!({ "slug": "b" })).await;
     let keys: Vec<String> = (0..103).map(|number| format!("m{number}")).collect();
     upsert(&api, &keys.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -104,7 +104,7 @@ async fn a_reporter_and_a_member_have_so_many_reports() {
 
 #[tokio::test]
 async fn a_report_is_of_one_member_by_another_who_sees_it() {
-    let (deployment, api) = start_with_members(Sql::Sqlite, &["ann", "bob"]).await;
+    let (deployment, api) = start_with_members(Sql::any(), &["ann", "bob"]).await;
     api.create_board(json!({ "slug": "b" })).await;
     api.create_board(json!({ "slug": "shut", "visibility": "PRIVATE" })).await;
     submit_durably(&api, "shut", json!([{ "member": "spy", "score": 1 }])).await;

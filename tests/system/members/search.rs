@@ -145,7 +145,7 @@ async fn names_that_begin_as_their_keys_are_found_once_and_passed_for_their_pric
 
 #[tokio::test]
 async fn a_name_that_changes_is_found_as_it_is_now() {
-    let api = members(Sql::Sqlite).await;
+    let api = members(Sql::any()).await;
     for (name, finds) in [(json!("Quinn"), vec!["x9"]), (Value::Null, vec![])] {
         let input = json!([{ "key": "x9", "name": name }]);
         api.upsert_members(input).await;
@@ -156,7 +156,7 @@ async fn a_name_that_changes_is_found_as_it_is_now() {
 
 #[tokio::test]
 async fn a_search_by_nothing_or_too_much_is_refused() {
-    let api = members(Sql::Sqlite).await;
+    let api = members(Sql::any()).await;
     let long = "ä".repeat(64);
     assert_eq!(search(&api, &long).await, [""; 0]);
     for (prefix, first, after, code) in [

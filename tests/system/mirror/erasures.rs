@@ -84,7 +84,7 @@ async fn the_lake_has_nothing_of_an_erased_member_whenever_that_is_killed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn archived_events_of_an_erased_member_leave_the_lake_too() {
-    let (deployment, api) = start(Sql::Sqlite).await;
+    let (deployment, api) = start(Sql::any()).await;
     for member in ["ann", MEMBER, "bob"] {
         let score = json!([{ "member": member, "score": 1, "at": "2025-03-01T12:00:00Z" }]);
         submit_durably(&api, "b", score).await;
@@ -105,7 +105,7 @@ async fn archived_events_of_an_erased_member_leave_the_lake_too() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_erasure_waits_for_a_lake_that_is_away_and_says_why() {
-    let (deployment, api) = start(Sql::Sqlite).await;
+    let (deployment, api) = start(Sql::any()).await;
     play_all(&deployment, &api).await;
     let (lake, aside) = (deployment.path("lake"), deployment.path("aside"));
     fs::rename(&lake, &aside).unwrap();

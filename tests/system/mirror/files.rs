@@ -66,7 +66,7 @@ async fn the_next_run_goes_on_whenever_a_mirror_is_killed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_that_the_archive_has_taken_are_copied_from_it() {
-    let (deployment, api) = start(Sql::Sqlite).await;
+    let (deployment, api) = start(Sql::any()).await;
     let old = async |run: usize| {
         for member in ["ann", "bob", "cid"] {
             let at = format!("2025-03-{:02}T12:00:00Z", 1 + run);
@@ -93,7 +93,7 @@ async fn events_that_the_archive_has_taken_are_copied_from_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_names_each_file_that_is_not_as_it_was_written() {
-    let (deployment, api) = start(Sql::Sqlite).await;
+    let (deployment, api) = start(Sql::any()).await;
     play(&deployment, &api, &["ann", "bob", "cid", "dan"]).await;
     mirror(&deployment);
     let there = files(&deployment);
@@ -125,7 +125,7 @@ async fn a_check_names_each_file_that_is_not_as_it_was_written() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_of_a_deleted_board_go_with_the_next_run() {
-    let (deployment, api) = start(Sql::Sqlite).await;
+    let (deployment, api) = start(Sql::any()).await;
     play(&deployment, &api, &["ann", "bob"]).await;
     mirror(&deployment);
     let before = files(&deployment).len();
@@ -138,7 +138,7 @@ async fn files_of_a_deleted_board_go_with_the_next_run() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lake_stays_in_one_place_and_belongs_to_one_database() {
-    let (deployment, api) = start(Sql::Sqlite).await;
+    let (deployment, api) = start(Sql::any()).await;
     play(&deployment, &api, &["ann"]).await;
     let says = |arguments: &[&str], expected: &str| {
         let (code, _, error) = run(&deployment, arguments);

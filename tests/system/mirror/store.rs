@@ -32,7 +32,7 @@ async fn each_event_is_in_the_store_once_whatever_its_answers_do() {
     };
     let server = S3::start(&python, Credentials::Any).await;
     let proxy = Proxy::before(server.port).await;
-    let (deployment, api) = start(Sql::Sqlite).await;
+    let (deployment, api) = start(Sql::any()).await;
     let variables = S3::variables(proxy.port());
     let to = ["--to", "s3://lake/of/laurel"];
     for mode in [
@@ -76,7 +76,7 @@ async fn a_store_that_does_not_let_in_is_named_at_once_without_a_secret() {
         println!("not on S3: make test-lake runs it");
         return;
     };
-    let (deployment, api) = start(Sql::Sqlite).await;
+    let (deployment, api) = start(Sql::any()).await;
     play(&deployment, &api, &["ann"]).await;
     let began = std::time::Instant::now();
     let to = |place: &'static str| ["--to", place];

@@ -275,7 +275,7 @@ async fn in_four_shards_it_is_a_look_up_a_shard_and_scripts_for_the_page_alone()
 async fn commits_light_reads_and_costly_reads_have_a_connection_each() {
     let (dir, redis_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let redis = RedisNode::start(redis_dir.path(), vec![]);
-    let database_url = Sql::Sqlite.new_database(dir.path()).await;
+    let database_url = Sql::any().new_database(dir.path()).await;
     let redis_url = format!("redis://127.0.0.1:{}", redis.port());
     let deployment = Deployment::elsewhere(dir, database_url, redis_url);
     let api = Api::start(&deployment).await;

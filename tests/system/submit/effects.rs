@@ -154,7 +154,7 @@ async fn ranks_are_those_at_the_instant_of_the_commit() {
 
 #[tokio::test]
 async fn the_event_of_a_score_can_be_voided() {
-    let api = start(Sql::Sqlite).await;
+    let api = start(Sql::any()).await;
     api.create_board(json!({ "slug": "b" })).await;
     let scores = json!([
         { "member": "ann", "score": 5 }, { "member": "ann", "score": 2, "eventId": "e" },
@@ -180,7 +180,7 @@ async fn the_event_of_a_score_can_be_voided() {
 
 #[tokio::test]
 async fn effects_that_nobody_asks_for_cost_nothing() {
-    let api = start(Sql::Sqlite).await;
+    let api = start(Sql::any()).await;
     api.create_board(json!({ "slug": "b", "windows": [{ "name": "daily" }] })).await;
     let ranks_read = async |text: &str| {
         reset_counts(api.deployment()).await;

@@ -143,7 +143,7 @@ async fn zombies_of_a_lost_assignment_write_nothing_twice() {
 
 #[tokio::test]
 async fn a_score_that_was_refused_is_judged_again_until_it_is_settled() {
-    let (_deployment, api) = start(Sql::Sqlite, Redis::Own).await;
+    let (_deployment, api) = start(Sql::any(), Redis::Own).await;
     let message = |offset: u64, member: &str, score: &str, at: Option<i64>| {
         let at = at.map(|ms| jiff::Timestamp::from_millisecond(ms).unwrap().to_string());
         json!({ "member": member, "score": score, "at": at, "position": { "partition": 3, "offset": offset.to_string() } })
@@ -190,7 +190,7 @@ async fn a_score_that_was_refused_is_judged_again_until_it_is_settled() {
 
 #[tokio::test]
 async fn members_keep_their_positions_when_their_board_moves() {
-    let (deployment, api) = start(Sql::Sqlite, Redis::Private).await;
+    let (deployment, api) = start(Sql::any(), Redis::Private).await;
     let stores = deployment.open_stores().await;
     let no = deployment.number("SELECT no FROM board WHERE slug = 'b'").await;
     let mut end = 0;
@@ -217,7 +217,7 @@ async fn members_keep_their_positions_when_their_board_moves() {
 
 #[tokio::test]
 async fn a_board_that_is_made_anew_takes_everything_again() {
-    let (deployment, api) = start(Sql::Sqlite, Redis::Own).await;
+    let (deployment, api) = start(Sql::any(), Redis::Own).await;
     assert!(all(&SCORES.submit(&api, 0..50).await, "APPLIED"));
     api.delete_board("b").await;
     until("the board is purged", async || {
@@ -234,7 +234,7 @@ async fn a_board_that_is_made_anew_takes_everything_again() {
 
 #[tokio::test]
 async fn a_backup_has_the_positions() {
-    let (deployment, api) = start(Sql::Sqlite, Redis::Own).await;
+    let (deployment, api) = start(Sql::any(), Redis::Own).await;
     assert!(all(&SCORES.submit(&api, 0..80).await, "APPLIED"));
     let path = deployment.path("backup");
     deployment.api_output(&["backup", "create", &path]).await;
@@ -249,7 +249,7 @@ async fn a_backup_has_the_positions() {
 
 #[tokio::test]
 async fn a_score_without_a_position_costs_what_it_did() {
-    let (deployment, api) = start(Sql::Sqlite, Redis::Own).await;
+    let (deployment, api) = start(Sql::any(), Redis::Own).await;
     let logs = async || {
         let mut logs = String::new();
         for (key, _) in deployment.redis_contents().await {
@@ -278,7 +278,7 @@ async fn a_score_without_a_position_costs_what_it_did() {
 
 #[tokio::test]
 async fn a_place_that_is_none_is_refused() {
-    let (deployment, api) = start(Sql::Sqlite, Redis::Own).await;
+    let (deployment, api) = start(Sql::any(), Redis::Own).await;
     let ask = async |source: Value, positions: &[Value]| -> Answer {
         let score = |position: &Value| json!({ "member": "ann", "score": 1, "position": position });
         let scores: Vec<Value> = positions.iter().map(score).collect();

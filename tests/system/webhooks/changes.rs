@@ -23,7 +23,7 @@ fn pairs<'d>(data: &'d [Value], first: &str, second: &str) -> Vec<(&'d str, &'d 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_of_boards_and_members_are_told_in_their_order() {
-    let api = start(Sql::Sqlite).await;
+    let api = start(Sql::any()).await;
     let receiver = Receiver::start(Manner::FailsHalf).await;
     receiver.subscribe(&api, &["BOARD", "MEMBER"], None).await;
     api.create_board(json!({ "slug": "b" })).await;
@@ -66,7 +66,7 @@ async fn changes_of_boards_and_members_are_told_in_their_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scores_in_quarantine_are_told_when_they_come_and_when_they_are_decided() {
-    let api = start(Sql::Sqlite).await;
+    let api = start(Sql::any()).await;
     api.create_board(json!({ "slug": "b", "fairPlay": { "deltaMax": 10 } })).await;
     let receiver = Receiver::start(Manner::Takes).await;
     receiver.subscribe(&api, &["QUARANTINE"], None).await;

@@ -103,5 +103,5 @@ async fn changes_of_standings_that_were_told_are_told_on_mariadb() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_of_standings_that_are_still_in_redis_are_told() {
-    check_corrections(Sql::Sqlite, 48).await;
+    check_corrections(Sql::any(), 48).await;
 }

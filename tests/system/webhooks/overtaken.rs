@@ -96,7 +96,7 @@ async fn those_who_are_overtaken_in_a_circle_are_told_on_mariadb() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_score_that_is_taken_away_overtakes_anyone() {
-    let api = start(Sql::Sqlite, json!({ "slug": "b", "policy": "BEST" })).await;
+    let api = start(Sql::any(), json!({ "slug": "b", "policy": "BEST" })).await;
     let deployment = api.deployment();
     submit(&api, &[("ann", 10), ("bob", 40), ("cid", 30), ("dan", 20), ("eve", 5)]).await;
     let receiver = Receiver::start(Manner::Takes).await;
@@ -208,7 +208,7 @@ async fn an_erased_member_is_in_no_circle_on_postgres() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_circle_is_asked_for_with_its_event_and_its_board() {
-    let api = start(Sql::Sqlite, json!({ "slug": "b", "windows": [{ "name": "daily" }] })).await;
+    let api = start(Sql::any(), json!({ "slug": "b", "windows": [{ "name": "daily" }] })).await;
     let refused = async |change: Value| {
         let mut input = json!({
             "name": "x", "url": "https://1.1.1.1/", "board": "b", "events": ["OVERTAKEN"],

@@ -36,7 +36,7 @@ pub(crate) async fn list(
     let (Page::Forward { limit, .. } | Page::Backward { limit, .. }) = &page;
     state(ctx).spend(price::select(*limit)).await?;
     if filter.is_search() {
-        pay_search(ctx).await?;
+        pay_search(ctx, &filter).await?;
     }
     let (rows, has_previous, has_next) = match page {
         Page::Forward { limit, after } => {
@@ -74,10 +74,11 @@ pub(crate) fn filter(
 }
 
 /// Pays for a search, in which SQL may look at every board.
-async fn pay_search(ctx: &Context<'_>) -> crate::error::Result<()> {
+async fn pay_search(ctx: &Context<'_>, filter: &Filter) -> crate::error::Result<()> {
     let every = Filter { seen: Seen::All, ..Filter::default() };
     let all = price::total(state(ctx), Total::Boards(every), |_| 0).await?;
-    state(ctx).spend(price::counted_rows(all)).await
+    let patterns = filter.tags.len() + usize::from(filter.text.is_some());
+    state(ctx).spend(price::searched_rows(all, patterns as u64)).await
 }
 
 /// The total of a connection of boards, counted only if a query asks for it.
@@ -88,7 +89,7 @@ impl BoardTotal {
     /// The number of boards on all pages.
     async fn total_count(&self, ctx: &Context<'_>) -> Result<i32> {
         if self.0.is_search() {
-            pay_search(ctx).await?;
+            pay_search(ctx, &self.0).await?;
         }
         let total = Total::Boards(self.0.clone());
         Ok(int(price::total(state(ctx), total, price::counted_rows).await?)?)

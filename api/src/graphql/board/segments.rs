@@ -52,8 +52,7 @@ pub(crate) async fn segments_page(
     found.retain(|segment| segment.starts_with(&begin));
     let has_next = found.len() > limit;
     found.truncate(limit);
-    let longest = found.iter().map(String::len).max().unwrap_or(0);
-    price::pay_texts(ctx, found.len(), longest).await?;
+    price::pay_texts(ctx, found.iter().map(String::len).sum()).await?;
     let mut connection = Connection::new(after.is_some(), has_next);
     for segment in found {
         let cursor = PageCursor::of(&segment);

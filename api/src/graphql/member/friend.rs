@@ -117,9 +117,10 @@ pub(crate) async fn friends_page(
     let end = total.min(start + limit);
     // Only the page, as many fields may wait for their friends' positions.
     let nodes: Vec<(u64, &Place)> = places().skip(start).take(limit).collect();
-    let longest = nodes.iter().map(|(_, place)| place.member().as_str().len()).max().unwrap_or(0);
-    let id_bytes = list.id_bytes() + 3 * (member.as_str().len() + longest);
-    price::pay_texts(ctx, nodes.len(), id_bytes).await?;
+    let (list_bytes, own_bytes) = (list.id_bytes(), member.as_str().len());
+    let id_bytes =
+        |(_, place): &(u64, &Place)| list_bytes + 3 * (own_bytes + place.member().as_str().len());
+    price::pay_texts(ctx, nodes.iter().map(id_bytes).sum()).await?;
     let nodes = friends(ctx, &list, &member, &nodes).await?;
     let mut connection =
         Connection::with_additional_fields(start > 0, end < total, FriendTotal(total));
@@ -228,13 +229,12 @@ async fn positions_of(
 ) -> crate::error::Result<Vec<Option<u64>>> {
     let ranked: Vec<RankedEntry> =
         page.iter().filter_map(|place| place.ranked()).cloned().collect();
-    let _place = price::scan(ctx, &list.read).await;
     let positions = app(ctx).reader().positions(&list.read, &ranked);
-    let positions = state(ctx).loaders.read(positions).await?;
+    let positions = state(ctx).loaders.read(positions);
     // One scan finds all of them.
-    let deepest = positions.iter().flatten().max().copied().unwrap_or(0);
-    price::pay_scan(ctx, &list.read, deepest).await?;
-    Ok(positions)
+    let deepest =
+        |positions: &Vec<Option<u64>>| positions.iter().flatten().max().copied().unwrap_or(0);
+    price::scanned(ctx, &list.read, positions, deepest).await
 }
 
 fn place_of(cursor: &EntryCursor) -> crate::error::Result<Place> {

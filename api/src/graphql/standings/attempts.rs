@@ -12,7 +12,7 @@ use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
 use crate::graphql::sight::is_hidden;
 use crate::graphql::types::scalar::int;
-use crate::loader::Place;
+use crate::loader::{Found, Place};
 
 /// A member's attempts in a period of a window with `attemptsMax`.
 #[derive(SimpleObject)]
@@ -42,12 +42,15 @@ impl Standings {
         let read = Arc::new(Read::new(&app(ctx).deployment.store, board, id, period.clone()));
         price::pay(state(ctx), LookUp::Entry(&read.id, &member), price::entries(&read, 1)).await?;
         let place = Place { standings: read.clone(), key: member };
-        let found = match is_hidden(ctx, place.key.as_str()).await {
-            // As for one that there is not.
-            true => None,
-            false => state(ctx).loaders.entry(place).await?,
+        let seen = async {
+            match is_hidden(ctx, place.key.as_str()).await {
+                // As for one that there is not.
+                true => Ok(None),
+                false => state(ctx).loaders.entry(place).await,
+            }
         };
-        price::pay_position(ctx, &read, found.as_ref().map_or(0, |found| found.position)).await?;
+        let position = |found: &Option<Found>| found.as_ref().map_or(0, |found| found.position);
+        let found = price::counted(ctx, &read, seen, position).await?;
         let used = found.map_or(0, |found| read.rules.state(counts, period, found.key).score);
         let used = int(used.unsigned_abs())?;
         let max = int(max.into())?;

@@ -7,6 +7,7 @@ use ranking::id::MemberId;
 use ranking::score;
 
 use super::Standings;
+use super::dense::DENSE_SCORES_MAX;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::member::Member;
 use crate::graphql::price::{self, LookUp};
@@ -142,9 +143,17 @@ impl Entry {
                 let position = self.found.position;
                 let depth = position.checked_ilog2().unwrap_or(0);
                 let look_up = LookUp::Dense(&read.id, depth, price::level(ctx));
-                price::pay(state(ctx), look_up, price::dense(app(ctx), read, position)).await?;
+                let points = price::dense(app(ctx), read, position);
+                let is_new = price::pay(state(ctx), look_up, points).await?;
                 let bound = Bound { standings: read.clone(), key: Some(self.found.key) };
-                state(ctx).loaders.better_scores(bound).await?
+                let walk = state(ctx).loaders.better_scores(bound);
+                if !is_new {
+                    return Ok(int(walk.await? + 1)?);
+                }
+                let better = state(ctx).budget.settle(walk).await;
+                let walked = better.as_ref().map_or(DENSE_SCORES_MAX, |better| *better);
+                state(ctx).owe(price::dense_steps(app(ctx), read, position, walked)).await?;
+                better?
             }
             RankMethod::Competition => {
                 state(ctx).spend(price::count(read)).await?;

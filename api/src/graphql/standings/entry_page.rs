@@ -35,10 +35,10 @@ impl Standings {
                 let (position, read): (u64, Arc<[RankedEntry]>) = match &after {
                     Some(place) => {
                         state.spend(price::page(app, &list.read, limit)).await?;
-                        let _place = price::scan(ctx, &list.read).await;
                         let page = app.reader().forward(&list.read, place, limit + 2);
-                        let (position, read) = state.loaders.read(page).await?;
-                        price::pay_scan(ctx, &list.read, position).await?;
+                        let page = state.loaders.read(page);
+                        let scanned = price::scanned(ctx, &list.read, page, |page| page.0);
+                        let (position, read) = scanned.await?;
                         (position, read.into())
                     }
                     None => {
@@ -57,10 +57,9 @@ impl Standings {
             Page::Backward { limit, before } => {
                 let (list, before) = self.resume(ctx, before.as_deref(), Side::Before).await?;
                 state.spend(price::page(app, &list.read, limit)).await?;
-                let _place = price::scan(ctx, &list.read).await;
                 let page = app.reader().backward(&list.read, before.as_ref(), limit + 1);
-                let (end, read) = state.loaders.read(page).await?;
-                price::pay_scan(ctx, &list.read, end).await?;
+                let page = state.loaders.read(page);
+                let (end, read) = price::scanned(ctx, &list.read, page, |page| page.0).await?;
                 let shown = read.len().saturating_sub(limit)..read.len();
                 let has_previous = shown.start > 0;
                 let position = end.saturating_sub(shown.len() as u64);
@@ -109,8 +108,8 @@ impl Standings {
             // It costs as much as one that there is not.
             let price = price::entries(&self.read, 1);
             price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price).await?;
-            price::pay_position(ctx, &self.read, 0).await?;
-            return Ok(None);
+            let nothing = std::future::ready(Ok(None));
+            return price::counted(ctx, &self.read, nothing, |_| 0).await;
         }
         self.entry_of(ctx, member).await
     }
@@ -124,9 +123,9 @@ impl Standings {
         let price = price::entries(&self.read, 1);
         price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price).await?;
         let place = Place { standings: self.read.clone(), key: member.clone() };
-        let found = state(ctx).loaders.entry(place).await?;
-        price::pay_position(ctx, &self.read, found.as_ref().map_or(0, |found| found.position))
-            .await?;
+        let found = state(ctx).loaders.entry(place);
+        let position = |found: &Option<Found>| found.as_ref().map_or(0, |found| found.position);
+        let found = price::counted(ctx, &self.read, found, position).await?;
         Ok(found.map(|found| Entry::new(self.clone(), member, found)))
     }
 
@@ -145,12 +144,15 @@ impl Standings {
         if is_hidden(ctx, member.as_str()).await {
             return Ok(vec![]);
         }
-        let _place = if is_new { price::scan(ctx, &self.read).await } else { None };
-        let around = state(ctx).loaders.around(&self.read, member, above, below).await?;
+        let around = state(ctx).loaders.around(&self.read, member, above, below);
+        let around = match is_new {
+            true => {
+                let first = |around: &Option<_>| around.as_ref().map_or(0, |(first, _)| *first);
+                price::scanned(ctx, &self.read, around, first).await?
+            }
+            false => around.await?,
+        };
         let Some((first, placed)) = around else { return Ok(vec![]) };
-        if is_new {
-            price::pay_scan(ctx, &self.read, first).await?;
-        }
         Ok(self.entries(placed.to_vec(), first).collect())
     }
 
@@ -163,11 +165,9 @@ impl Standings {
     ) -> crate::error::Result<u64> {
         let _reading = state(ctx).loaders.reading();
         state(ctx).spend(price::page(app(ctx), &self.read, 1)).await?;
-        let _place = price::scan(ctx, &self.read).await;
         let place = RankedEntry { key, member: member.clone() };
-        let (position, _) =
-            state(ctx).loaders.read(app(ctx).reader().forward(&self.read, &place, 1)).await?;
-        price::pay_scan(ctx, &self.read, position).await?;
+        let page = state(ctx).loaders.read(app(ctx).reader().forward(&self.read, &place, 1));
+        let (position, _) = price::scanned(ctx, &self.read, page, |page| page.0).await?;
         Ok(position)
     }
 

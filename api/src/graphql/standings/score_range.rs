@@ -106,10 +106,10 @@ impl Standings {
                 let (list, after) = self.resume(ctx, after.as_deref(), Side::After).await?;
                 let front = place(range.from.map_or(RankKey::from_i64(0), Ok)?)?;
                 let start = after.clone().filter(|after| *after > front).unwrap_or(front);
-                let _place = price::scan(ctx, &list.read).await;
-                let read = reader.forward(&list.read, &start, limit + 2);
-                let (mut position, mut entries) = state(ctx).loaders.read(read).await?;
-                price::pay_scan(ctx, &list.read, position).await?;
+                let page = reader.forward(&list.read, &start, limit + 2);
+                let page = state(ctx).loaders.read(page);
+                let scanned = price::scanned(ctx, &list.read, page, |page| page.0);
+                let (mut position, mut entries) = scanned.await?;
                 if after.is_some() && entries.first() == after.as_ref() {
                     entries.remove(0);
                     position += 1;
@@ -128,10 +128,10 @@ impl Standings {
                     (Some(before), Some(end)) => Some(before.min(end)),
                     (before, end) => before.or(end),
                 };
-                let _place = price::scan(ctx, &list.read).await;
-                let read = reader.backward(&list.read, end.as_ref(), limit + 1);
-                let (end, mut entries) = state(ctx).loaders.read(read).await?;
-                price::pay_scan(ctx, &list.read, end).await?;
+                let page = reader.backward(&list.read, end.as_ref(), limit + 1);
+                let page = state(ctx).loaders.read(page);
+                let (end, mut entries) =
+                    price::scanned(ctx, &list.read, page, |page| page.0).await?;
                 entries.retain(is_inside);
                 let has_previous = entries.len() > limit;
                 let entries = entries.split_off(entries.len().saturating_sub(limit));
@@ -149,13 +149,14 @@ impl Standings {
     ) -> Result<u64> {
         let bounds: Vec<RankKey> = [range.from, range.behind].into_iter().flatten().collect();
         state(ctx).spend(price::count(&self.read) * bounds.len() as u64).await?;
-        let mut counts = state(ctx).loaders.counts(&self.read, &bounds).await?.into_iter();
+        let counts = state(ctx).loaders.counts(&self.read, &bounds);
+        let last = |counts: &Vec<u64>| counts.iter().max().copied().unwrap_or(0);
+        let mut counts = price::counted(ctx, &self.read, counts, last).await?.into_iter();
         let before = if range.from.is_some() { counts.next() } else { Some(0) };
         let end = match (range.behind, counts.next()) {
             (Some(_), Some(end)) => end,
             _ => self.count(ctx).await?,
         };
-        price::pay_position(ctx, &self.read, end).await?;
         Ok(end.saturating_sub(before.unwrap_or(0)))
     }
 
@@ -173,9 +174,10 @@ impl Standings {
         };
         let key = rules.key(read.id.window, &read.period, State { score, tick });
         state(ctx).spend(price::count(read)).await?;
-        let better = state(ctx).loaders.counts(read, &[key.map_err(of_score)?]).await?;
-        let better = better.first().copied().unwrap_or(0);
-        price::pay_position(ctx, read, better).await?;
-        Ok(better + 1)
+        let key = [key.map_err(of_score)?];
+        let first = |better: &Vec<u64>| better.first().copied().unwrap_or(0);
+        let better =
+            price::counted(ctx, read, state(ctx).loaders.counts(read, &key), first).await?;
+        Ok(first(&better) + 1)
     }
 }

@@ -24,6 +24,9 @@ use crate::submit::committer::Submitted;
 /// turn writes, unless a single score writes more.
 const LATE_STANDINGS_MAX: u64 = 1000;
 
+/// The standings of late scores of a request that waits for no other one.
+const LATE_STANDINGS_FEW: u64 = 20;
+
 /// The longest wait of a request with more of them for another one of its client, and of each
 /// commit for those of all others.
 const LATE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -44,24 +47,37 @@ const LATE_QUIET: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct LateWrites {
     commits: Arc<Semaphore>,
+    /// The standings that requests write without a turn.
+    standings: Arc<Semaphore>,
     by_client: Mutex<HashMap<Arc<str>, Weak<Semaphore>>>,
 }
 
-/// The turn of one request among those of its client.
+/// The room of one request with late scores, until Redis has them.
 #[derive(Debug)]
 pub(crate) struct LateTurn {
+    /// `None` if they are so few that they are written at once.
+    commits: Option<Commits>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The commits of a request in its turn among those of its client.
+#[derive(Debug)]
+struct Commits {
     commits: Arc<Semaphore>,
     /// Taken by the one partition for which a commit waits: a request waits in one place.
     waiting: tokio::sync::Mutex<()>,
     rest_max: Duration,
     /// Counts the requests that come.
     admitted: Arc<AtomicU64>,
-    _place: OwnedSemaphorePermit,
 }
 
 impl Default for LateWrites {
     fn default() -> Self {
-        Self { commits: Arc::new(Semaphore::new(1)), by_client: Mutex::default() }
+        Self {
+            commits: Arc::new(Semaphore::new(1)),
+            standings: Arc::new(Semaphore::new(LATE_STANDINGS_MAX as usize)),
+            by_client: Mutex::default(),
+        }
     }
 }
 
@@ -77,18 +93,22 @@ impl LateWrites {
         client: Arc<str>,
         admitted: Arc<AtomicU64>,
     ) -> crate::error::Result<Option<LateTurn>> {
-        if standings <= LATE_STANDINGS_MAX {
+        if standings <= LATE_STANDINGS_FEW {
             return Ok(None);
         }
-        let place = in_time(self.of_client(client)).await?;
+        if standings <= LATE_STANDINGS_MAX {
+            let _place = in_time(self.standings.clone(), standings as u32).await?;
+            return Ok(Some(LateTurn { commits: None, _place }));
+        }
+        let _place = in_time(self.of_client(client), 1).await?;
         let commits_max = (standings / LATE_STANDINGS_MAX).min(scores as u64).max(1);
-        Ok(Some(LateTurn {
+        let commits = Commits {
             commits: self.commits.clone(),
             waiting: tokio::sync::Mutex::default(),
             rest_max: LATE_REST_MAX.min(LATE_RESTS_MAX.div_f64(commits_max as f64)),
             admitted,
-            _place: place,
-        }))
+        };
+        Ok(Some(LateTurn { commits: Some(commits), _place }))
     }
 
     /// The turns of a client, which are forgotten once it waits for none.
@@ -104,12 +124,12 @@ impl LateWrites {
     }
 }
 
-/// Waits for a turn.
+/// Waits for so many places.
 ///
 /// # Errors
-/// `UNAVAILABLE` if it does not come within 15 s.
-async fn in_time(turns: Arc<Semaphore>) -> crate::error::Result<OwnedSemaphorePermit> {
-    match timeout(LATE_TIMEOUT, turns.acquire_owned()).await {
+/// `UNAVAILABLE` if they are not free within 15 s.
+async fn in_time(places: Arc<Semaphore>, count: u32) -> crate::error::Result<OwnedSemaphorePermit> {
+    match timeout(LATE_TIMEOUT, places.acquire_many_owned(count)).await {
         Ok(Ok(place)) => Ok(place),
         _ => Err(Error::new(
             ErrorCode::Unavailable,
@@ -119,9 +139,9 @@ async fn in_time(turns: Arc<Semaphore>) -> crate::error::Result<OwnedSemaphorePe
 }
 
 impl LateTurn {
-    /// Submits to one partition in several commits, with a rest after each, so that no other reads
-    /// or scores wait for long. Returns the verdicts of those that were placed, and the error that
-    /// kept the others out.
+    /// Submits to one partition; many late scores in several commits, with a rest after each, so
+    /// that no other reads or scores wait for long. Returns the verdicts of those that were placed,
+    /// and the error that kept the others out.
     pub(super) async fn submit(
         &self,
         app: &App,
@@ -130,17 +150,23 @@ impl LateTurn {
         (partition, submissions): (PartitionNo, Vec<Submission>),
     ) -> (Submitted, Option<Error>) {
         let mut placed = Submitted { verdicts: vec![], commit: None };
+        let Some(commits) = &self.commits else {
+            return match app.committers.submit(&state.client(), partition, submissions).await {
+                Ok(placed) => (placed, None),
+                Err(error) => (placed, Some(error)),
+            };
+        };
         for piece in pieces(board, submissions, state.now_ms) {
-            let waiting = self.waiting.lock().await;
-            let place = match in_time(self.commits.clone()).await {
+            let waiting = commits.waiting.lock().await;
+            let place = match in_time(commits.commits.clone(), 1).await {
                 Ok(place) => place,
                 Err(error) => return (placed, Some(error)),
             };
             drop(waiting);
             let began = Instant::now();
             let submitted = app.committers.submit(&state.client(), partition, piece).await;
-            let rest = (began.elapsed() * LATE_REST).min(self.rest_max);
-            let admitted = self.admitted.clone();
+            let rest = (began.elapsed() * LATE_REST).min(commits.rest_max);
+            let admitted = commits.admitted.clone();
             // The next commit alone waits for it, also one of another client.
             tokio::spawn(async move {
                 take_rest(rest, || admitted.load(Ordering::Relaxed)).await;
@@ -236,12 +262,21 @@ mod tests {
         let first = turn("ann", LATE_STANDINGS_MAX + 1).await.unwrap();
         let mut second = Box::pin(turn("ann", u64::MAX));
         assert!(futures::poll!(&mut second).is_pending());
-        assert!(turn("ann", LATE_STANDINGS_MAX).await.unwrap().is_none());
+        assert!(turn("ann", LATE_STANDINGS_FEW).await.unwrap().is_none());
+        // Some scores are written at once, up to as many standings at a time.
+        let some = turn("ann", LATE_STANDINGS_MAX - 100).await.unwrap().unwrap();
+        assert!(some.commits.is_none());
+        let more = turn("ann", 100).await.unwrap();
+        let mut beyond = Box::pin(turn("bob", LATE_STANDINGS_FEW + 1));
+        assert!(futures::poll!(&mut beyond).is_pending());
+        drop(more);
+        assert!(beyond.await.unwrap().is_some());
         // The requests of others do not wait for it, and their commits do.
         let of_other = turn("bob", u64::MAX).await.unwrap().unwrap();
-        let commit = in_time(of_other.commits.clone()).await.unwrap();
+        let commits = |turn: &LateTurn| turn.commits.as_ref().unwrap().commits.clone();
+        let commit = in_time(commits(&of_other), 1).await.unwrap();
         let turn = first.unwrap();
-        let mut next = Box::pin(in_time(turn.commits.clone()));
+        let mut next = Box::pin(in_time(commits(&turn), 1));
         assert!(futures::poll!(&mut next).is_pending());
         drop(commit);
         drop((next.await.unwrap(), turn));

@@ -18,6 +18,10 @@ const CHANGE: u8 = 3;
 /// The reads of a request at a time whose price only their answers tell.
 const SCANS_AT_ONCE: usize = 4;
 
+/// The points that a read whose price only its answer tells is taken to cost where its request ends
+/// before it: SQL goes on with it.
+const UNSETTLED_POINTS: u64 = 20_000;
+
 /// The budget of an admitted request: what it may still cost. The points that it has spent are
 /// under way until it is dropped.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub struct Budget {
     turning: Option<Arc<Turning>>,
     max: u64,
     spent: AtomicU64,
+    /// The points of work that was done beyond the budget, or that no answer told.
+    beyond: AtomicU64,
     /// The standings that its scores write.
     standings: AtomicU64,
     /// The places of reads whose price only their answers tell.
@@ -46,6 +52,7 @@ impl Budget {
             turning: None,
             max: admission.budget_max,
             spent: AtomicU64::new(points),
+            beyond: AtomicU64::new(0),
             standings: AtomicU64::new(0),
             scans: Semaphore::new(SCANS_AT_ONCE),
             admission,
@@ -141,8 +148,24 @@ impl Budget {
     /// As [`Self::spend`].
     pub fn owe(&self, points: u64) -> Result<()> {
         self.spend(points).inspect_err(|_| {
-            let _ = self.spend(self.max.saturating_sub(self.spent()));
+            let left = self.max.saturating_sub(self.spent());
+            let _ = self.spend(left);
+            self.beyond.fetch_add(points.saturating_sub(left), Ordering::SeqCst);
         })
+    }
+
+    /// Does a read whose price only its answer tells. If the request ends meanwhile, it has cost
+    /// [`UNSETTLED_POINTS`].
+    pub async fn settle<T>(&self, reading: impl Future<Output = T>) -> T {
+        let unsettled = Unsettled(Some(self));
+        let read = reading.await;
+        unsettled.settle();
+        read
+    }
+
+    /// The points that the client has to pay: those spent, and those of work beyond the budget.
+    pub fn cost(&self) -> u64 {
+        self.spent().saturating_add(self.beyond.load(Ordering::SeqCst))
     }
 
     /// Waits for the place of a read whose price only its answer tells, so that few of them are
@@ -175,6 +198,23 @@ impl Budget {
     /// The points that a request may spend.
     pub fn max(&self) -> u64 {
         self.max
+    }
+}
+
+/// A read whose price is not known yet.
+struct Unsettled<'b>(Option<&'b Budget>);
+
+impl Unsettled<'_> {
+    fn settle(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        if let Some(budget) = self.0 {
+            budget.beyond.fetch_add(UNSETTLED_POINTS, Ordering::SeqCst);
+        }
     }
 }
 
@@ -211,7 +251,19 @@ mod tests {
         assert_eq!(budget.spent(), 15);
         assert_eq!(budget.owe(100_000).unwrap_err().code, ErrorCode::LimitExceeded);
         assert_eq!((budget.spent(), budget.spend(1).is_err()), (100_000, true));
+        // The client pays for all of it.
+        assert_eq!(budget.cost(), 100_015);
         drop(budget);
         assert_eq!(admission.under_way(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_read_that_is_abandoned_is_paid_for() {
+        let budget = admission(10_000, 1).enter(10, 1, false).await.unwrap();
+        assert_eq!(budget.settle(std::future::ready(7)).await, 7);
+        assert_eq!(budget.cost(), 10);
+        let abandoned = budget.settle(std::future::pending::<()>());
+        let _ = tokio::time::timeout(std::time::Duration::from_millis(1), abandoned).await;
+        assert_eq!((budget.spent(), budget.cost()), (10, 10 + UNSETTLED_POINTS));
     }
 }

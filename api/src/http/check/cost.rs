@@ -19,7 +19,6 @@ use async_graphql::parser::types::{
 };
 use async_graphql_value::Name;
 use engine::settings::RequestLimits;
-
 use ranking::shown;
 
 use crate::error::{Error, Result};
@@ -28,6 +27,10 @@ use sum::{Scaled, Sum};
 
 /// The most levels of selection sets, fragments included. The executor's own limit is the same.
 const LEVELS_MAX: usize = 32;
+
+/// The most arguments of a field: those of fields with one response key are compared, each with
+/// each. The schema has none with more than ten.
+const ARGUMENTS_MAX: u32 = 32;
 
 /// The bytes of arguments that take a point: the executor copies and reads them for each field.
 const ARGUMENT_BYTES_A_POINT: u64 = 64;
@@ -219,6 +222,8 @@ impl<'d> Counts<'d> {
         let has_selections = !field.selection_set.node.items.is_empty();
         // With an argument it is a look-up, such as a rank by another method.
         let is_value = is_plain(name) && !has_selections && field.arguments.is_empty();
+        let count = field.arguments.len() as u64;
+        at_most(count, ARGUMENTS_MAX, "arguments of one field")?;
         let arguments = field.arguments.iter();
         let argument_bytes = arguments.map(|(_, value)| self.values.bytes(&value.node)).sum();
         let field_alone = Scaled {

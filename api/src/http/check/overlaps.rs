@@ -6,9 +6,12 @@
 //! proportion to the fields (S. Adameit, "GraphQL: Overlapping Fields Can Be Merged Fast", 2018).
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::LazyLock;
 
-use async_graphql::parser::types::{ExecutableDocument, Field, Selection, SelectionSet};
+use async_graphql::parser::types::{
+    BaseType, ExecutableDocument, Field, Selection, SelectionSet, Type,
+};
 use async_graphql::{Pos, ServerError};
 use async_graphql_value::{Name, Value};
 use ranking::shown;
@@ -24,19 +27,24 @@ use crate::http::response::server_error;
 const LOOKS_OF_FIELD: u64 = 20;
 const LOOKS_MIN: u64 = 100;
 
-/// Checks the fields of each operation. The document spreads no fragment in a circle, and expands
-/// to so many fields.
+/// The type of `__typename`.
+static TYPENAME: LazyLock<Type> = LazyLock::new(|| Type::new("String!").expect("it is a type"));
+
+/// Checks the fields of each operation, and returns the looks that it took. The document spreads no
+/// fragment in a circle, and expands to so many fields.
 ///
 /// # Errors
-/// `BAD_USER_INPUT` with the place of the second of two fields that do not fit each other;
-/// `LIMIT_EXCEEDED` if objects of many types below each other make them too many to compare.
-pub fn check(document: &ExecutableDocument, fields: u64) -> Result<(), ServerError> {
-    let left = Cell::new(LOOKS_MIN + LOOKS_OF_FIELD * fields);
-    let overlaps = Overlaps { document, left };
-    document.operations.iter().try_for_each(|(_, operation)| {
+/// The second value: `BAD_USER_INPUT` with the place of the second of two fields that do not fit
+/// each other; `LIMIT_EXCEEDED` if objects of many types below each other make them too many to
+/// compare.
+pub fn check(document: &ExecutableDocument, fields: u64) -> (u64, Result<(), ServerError>) {
+    let looks_max = LOOKS_MIN + LOOKS_OF_FIELD * fields;
+    let overlaps = Overlaps { document, left: Cell::new(looks_max) };
+    let checked = document.operations.iter().try_for_each(|(_, operation)| {
         let root = Some(root_of(operation.node.ty));
         overlaps.check([(&operation.node.selection_set.node, root)], Alike::Fields)
-    })
+    });
+    (looks_max - overlaps.left.get(), checked)
 }
 
 /// How far the fields of one key have to be alike.
@@ -148,9 +156,9 @@ impl<'d> Overlaps<'d> {
 
     /// Takes so many selections from those that may be looked at.
     fn look_at(&self, selections: usize) -> Result<(), ServerError> {
-        let left = self.left.get().checked_sub(selections as u64).ok_or_else(too_many)?;
-        self.left.set(left);
-        Ok(())
+        let left = self.left.get().checked_sub(selections as u64);
+        self.left.set(left.unwrap_or(0));
+        left.map(|_| ()).ok_or_else(too_many)
     }
 }
 
@@ -190,21 +198,35 @@ fn all_are(
 /// True for the same field with the same arguments.
 fn is_same(one: &Selected<'_>, other: &Selected<'_>) -> bool {
     let (a, b) = (one.field, other.field);
-    let arguments: HashMap<&Name, &Value> =
-        a.arguments.iter().map(|(name, value)| (&name.node, &value.node)).collect();
+    // There are few of them.
+    let has = |name: &Name, value: &Value| {
+        a.arguments.iter().any(|(own, of)| own.node == *name && of.node == *value)
+    };
     a.name.node == b.name.node
         && a.arguments.len() == b.arguments.len()
-        && b.arguments.iter().all(|(name, of)| arguments.get(&name.node) == Some(&&of.node))
+        && b.arguments.iter().all(|(name, of)| has(&name.node, &of.node))
         && is_of_shape(one, other)
 }
 
 /// True for values of the same lists, all of which are objects, or all of one scalar or enum.
 fn is_of_shape(one: &Selected<'_>, other: &Selected<'_>) -> bool {
     match (one.shape(), other.shape()) {
-        (Some(one), Some(other)) => one == other,
+        (Some(one), Some(other)) => are_alike(one, other),
         // One that the schema has not is refused later.
         _ => true,
     }
+}
+
+/// True for types whose values have one shape; a name of objects may stand for any other one.
+fn are_alike(one: &Type, other: &Type) -> bool {
+    one.nullable == other.nullable
+        && match (&one.base, &other.base) {
+            (BaseType::List(one), BaseType::List(other)) => are_alike(one, other),
+            (BaseType::Named(one), BaseType::Named(other)) => {
+                one == other || TYPES.is_composite(one) && TYPES.is_composite(other)
+            }
+            _ => false,
+        }
 }
 
 impl Selected<'_> {
@@ -212,15 +234,12 @@ impl Selected<'_> {
         TYPES.field(self.on?, &self.field.name.node)
     }
 
-    /// The type of its values, in which one name stands for all objects.
-    fn shape(&self) -> Option<String> {
-        if self.field.name.node == "__typename" {
-            return Some("String!".to_owned());
+    /// The type of its values.
+    fn shape(&self) -> Option<&'static Type> {
+        match self.field.name.node.as_str() {
+            "__typename" => Some(&TYPENAME),
+            _ => self.definition().map(|definition| &definition.of),
         }
-        let of = &self.definition()?.of;
-        let name = named(of);
-        let shape = of.to_string();
-        Some(if TYPES.is_composite(name) { shape.replace(name, "{}") } else { shape })
     }
 }
 
@@ -230,7 +249,7 @@ mod tests {
 
     #[test]
     fn fields_of_one_key_are_one_field() {
-        let fault = |text: &str| super::check(&parse_query(text).unwrap(), 20).err();
+        let fault = |text: &str| super::check(&parse_query(text).unwrap(), 20).1.err();
         for valid in [
             "{ board(slug: \"b\") { id } board(slug: \"b\") { id title } }",
             "{ board(slug: \"b\") { a: title } ...f } fragment f on Query { board(slug: \"b\") { a: title } }",
@@ -285,9 +304,13 @@ mod tests {
             format!("{{ {} }}", (0..levels).fold("y".to_owned(), field))
         };
         let check = |levels| super::check(&parse_query(nested(levels)).unwrap(), levels as u64 * 9);
-        check(2).unwrap();
+        let (looks, compared) = check(2);
+        assert!(compared.is_ok() && (20..300).contains(&looks), "{looks} looks");
         for levels in [8, 15] {
-            let error = check(levels).unwrap_err();
+            let (looks, compared) = check(levels);
+            // A refusal takes time, too.
+            assert_eq!(looks, 100 + 20 * levels as u64 * 9);
+            let error = compared.unwrap_err();
             assert!(error.message.contains("an alias of its own"), "{}", error.message);
         }
     }

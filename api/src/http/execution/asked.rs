@@ -67,7 +67,7 @@ struct Charge<'a> {
 
 impl Drop for Charge<'_> {
     fn drop(&mut self) {
-        let points = self.budget.spent() - self.cost.points + self.answer_points;
+        let points = self.budget.cost() - self.cost.points + self.answer_points;
         self.account.read_more(points);
         let changes = u64::from(self.cost.changes);
         self.account.write_more(self.budget.standings().saturating_sub(changes));
@@ -96,8 +96,12 @@ impl Asked {
             return reject(media_type, vec![server_error(Error::bad_input(NO_STREAM))]);
         }
         let is_mutation = checked.kind == OperationType::Mutation;
-        let memory = is_mutation.then_some(&service.mutations_memory);
-        let held = memory.map(|memory| memory.take(&self.account.client, checked.bytes));
+        let memory = &service.mutations_memory;
+        if is_mutation && checked.bytes > memory.part_max() {
+            let error = too_long(checked.bytes, memory.part_max());
+            return reject(media_type, vec![server_error(error)]);
+        }
+        let held = is_mutation.then(|| memory.take(&self.account.client, checked.bytes));
         if let Some(None) = held {
             METRICS.requests_refused.busy.inc();
             let busy = Error::new(ErrorCode::Unavailable, MUTATIONS_BUSY);
@@ -109,6 +113,9 @@ impl Asked {
         let taken = taken.and_then(|_| self.account.write(checked.cost.changes));
         if let Err(wait) = taken {
             return limited(media_type, wait);
+        }
+        if let Err(error) = checked.compare(&self.account) {
+            return reject(media_type, vec![error]);
         }
         let began = Instant::now();
         let is_costly = checked.cost.points > LIGHT_POINTS_MAX;
@@ -232,6 +239,13 @@ impl Asked {
             None => execution.await,
         }
     }
+}
+
+/// The error of a mutation that no client may hold in memory.
+fn too_long(bytes: u64, bytes_max: u64) -> Error {
+    Error::limit_exceeded(format!(
+        "the query and the variables of this mutation take {bytes} bytes of memory: expected at most {bytes_max}; send fewer items in one request"
+    ))
 }
 
 /// The error of a mutation whose client has gone.

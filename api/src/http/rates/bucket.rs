@@ -82,6 +82,11 @@ impl Bucket {
         }
     }
 
+    /// The points or changes that the client owes.
+    pub(super) fn debt(&self) -> u64 {
+        self.debt.load(Ordering::SeqCst)
+    }
+
     fn add_debt(&self, count: u64) {
         let add = |debt: u64| Some(debt.saturating_add(count));
         let _ = self.debt.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
@@ -104,13 +109,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    impl Bucket {
-        /// The points that the client owes.
-        pub(in crate::http::rates) fn debt(&self) -> u64 {
-            self.debt.load(Ordering::SeqCst)
-        }
-    }
 
     #[test]
     fn a_heavy_client_becomes_light_again() {

@@ -2,6 +2,12 @@
 
 use axum::http::{HeaderMap, HeaderName};
 
+/// The most items that are read; browsers send eight.
+const ITEMS_MAX: usize = 64;
+
+/// The longest line that is read, in bytes; browsers send 150.
+const LINE_BYTES_MAX: usize = 1024;
+
 /// One header of the `Accept` family, such as `text/html, application/json;q=0.9, */*;q=0.1`.
 pub struct Preference {
     items: Vec<(String, f32)>,
@@ -17,16 +23,16 @@ pub struct Welcome {
 }
 
 impl Preference {
-    /// Parses a header; `None` if the request has none. Items whose weight cannot be parsed are
-    /// skipped.
+    /// Parses a header; `None` if the request has none, or none that is short. Items whose weight
+    /// cannot be parsed are skipped, and so are those beyond [`ITEMS_MAX`].
     pub fn of(headers: &HeaderMap, name: HeaderName) -> Option<Self> {
-        let lines: Vec<_> =
-            headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
+        let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
+        let lines: Vec<_> = lines.filter(|line| line.len() <= LINE_BYTES_MAX).collect();
         if lines.is_empty() {
             return None;
         }
-        let items = lines.iter().flat_map(|line| line.split(',')).filter_map(item).collect();
-        Some(Self { items })
+        let items = lines.iter().flat_map(|line| line.split(',')).take(ITEMS_MAX);
+        Some(Self { items: items.filter_map(item).collect() })
     }
 
     /// The weight of a value; `None` if the client does not accept it. The most precise item
@@ -101,6 +107,16 @@ mod tests {
         ] {
             assert_eq!(weight(accept, json), expected, "{accept}");
         }
+    }
+
+    #[test]
+    fn so_many_items_are_read() {
+        let of = |before: usize| {
+            let header = format!("{}text/html", "a/b,".repeat(before));
+            let headers = HeaderMap::from_iter([(ACCEPT, header.parse().unwrap())]);
+            Preference::of(&headers, ACCEPT).unwrap().welcomes("text/html").is_some()
+        };
+        assert!(of(ITEMS_MAX - 1) && !of(ITEMS_MAX));
     }
 
     #[test]

@@ -11,6 +11,10 @@ use tokio::time::{Instant, sleep};
 /// The instant that times of connections count from.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
+/// The rate at which a client has to take an answer once it has been on its way for longer than
+/// the time for writing.
+const ANSWER_BYTES_PER_SECOND: u64 = 16 << 10;
+
 /// The work that a connection is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -56,8 +60,14 @@ pub struct Activity {
     since_ms: AtomicU64,
     /// Since when the client takes no bytes; 0 while it does.
     stalled_since_ms: AtomicU64,
+    /// When the answer that the client takes began, and its bytes that it has taken.
+    answer_since_ms: AtomicU64,
+    answer_bytes: AtomicU64,
     is_unwanted: AtomicBool,
     unwanted: Notify,
+    /// True if the answer under way is the last one.
+    is_last: AtomicBool,
+    last: Notify,
 }
 
 impl Times {
@@ -84,14 +94,23 @@ impl Activity {
             phase: AtomicU8::new(Phase::Headers as u8),
             since_ms: AtomicU64::new(now_ms()),
             stalled_since_ms: AtomicU64::new(0),
+            answer_since_ms: AtomicU64::new(now_ms()),
+            answer_bytes: AtomicU64::new(0),
             is_unwanted: AtomicBool::new(false),
             unwanted: Notify::new(),
+            is_last: AtomicBool::new(false),
+            last: Notify::new(),
         }
     }
 
     /// Begins a phase.
     pub fn enter(&self, phase: Phase) {
-        self.since_ms.store(now_ms(), Relaxed);
+        let now_ms = now_ms();
+        if phase == Phase::Idle {
+            self.answer_since_ms.store(now_ms, Relaxed);
+            self.answer_bytes.store(0, Relaxed);
+        }
+        self.since_ms.store(now_ms, Relaxed);
         self.phase.store(phase as u8, Relaxed);
     }
 
@@ -102,13 +121,14 @@ impl Activity {
         }
     }
 
-    /// Notes that the client took bytes.
-    pub fn note_written(&self) {
+    /// Notes that the client took so many bytes.
+    pub fn note_written(&self, bytes: usize) {
         if self.stalled_since_ms.load(Relaxed) != 0 {
             self.stalled_since_ms.store(0, Relaxed);
         }
         if self.is(Phase::Idle) {
             self.since_ms.store(now_ms(), Relaxed);
+            self.answer_bytes.fetch_add(bytes as u64, Relaxed);
         }
     }
 
@@ -123,6 +143,31 @@ impl Activity {
     pub fn make_room(&self) {
         self.is_unwanted.store(true, Relaxed);
         self.unwanted.notify_one();
+    }
+
+    /// Makes the answer under way the last one of the connection, as another one needs its place.
+    pub fn end_with_answer(&self) {
+        self.is_last.store(true, Relaxed);
+        self.last.notify_one();
+    }
+
+    /// True if the connection ends with the answer under way.
+    pub fn ends_with_answer(&self) -> bool {
+        self.is_last.load(Relaxed)
+    }
+
+    /// Waits until the connection ends with the answer under way, for one that has no end itself.
+    pub async fn last_answer(&self) {
+        while !self.ends_with_answer() {
+            self.last.notified().await;
+        }
+    }
+
+    /// How long an answer has been under way, in milliseconds; `None` if there is none, or if it is
+    /// the last one.
+    pub fn answering_ms(&self) -> Option<u64> {
+        let is_answer = self.is(Phase::Answer) && !self.ends_with_answer();
+        is_answer.then(|| now_ms().saturating_sub(self.since_ms.load(Relaxed)))
     }
 
     /// How long the connection has waited for its client, in milliseconds; `None` while the server
@@ -149,6 +194,14 @@ impl Activity {
         let stalled_since_ms = self.stalled_since_ms.load(Relaxed);
         if stalled_since_ms != 0 && now_ms.saturating_sub(stalled_since_ms) >= times.write_ms {
             return Some(Closing::Write);
+        }
+        // One that takes a little now and then keeps the memory of a long answer as well.
+        if stalled_since_ms != 0 && self.is(Phase::Idle) {
+            let at_rate_ms = self.answer_bytes.load(Relaxed) * 1000 / ANSWER_BYTES_PER_SECOND;
+            let for_ms = now_ms.saturating_sub(self.answer_since_ms.load(Relaxed));
+            if for_ms >= times.write_ms + at_rate_ms {
+                return Some(Closing::Write);
+            }
         }
         let for_ms = now_ms.saturating_sub(self.since_ms.load(Relaxed));
         // A request has time limits of its own, and so has its body.
@@ -208,8 +261,24 @@ mod tests {
         activity.enter(Phase::Idle);
         activity.note_stalled();
         assert_eq!(activity.overdue(TIMES, now_ms() + 30_001), Some(Closing::Write));
-        activity.note_written();
+        activity.note_written(1);
         assert_eq!(activity.overdue(TIMES, now_ms() + 30_001), None);
+    }
+
+    #[test]
+    fn a_client_takes_a_long_answer_at_some_rate() {
+        let activity = Activity::new();
+        let after_s = |seconds: u64| activity.overdue(TIMES, now_ms() + 1000 * seconds);
+        activity.enter(Phase::Idle);
+        activity.note_written(160 << 10);
+        activity.note_stalled();
+        assert_eq!((after_s(29), activity.answer_bytes.load(Relaxed)), (None, 160 << 10));
+        // As if it had stalled a moment ago: ten seconds are good for the bytes.
+        activity.stalled_since_ms.store(now_ms() + 35_000, Relaxed);
+        assert_eq!((after_s(39), after_s(41)), (None, Some(Closing::Write)));
+        // A stream of events has times of its own.
+        activity.enter(Phase::Answer);
+        assert_eq!(after_s(41), None);
     }
 
     #[tokio::test]

@@ -10,8 +10,8 @@ use crate::http::rates::network;
 /// The header in which proxies name the addresses that they were asked by.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The address that limits of one client go by: an address of IPv4, or a network of 64 bits of
-/// IPv6, as a household has one. Every request has it as an extension.
+/// The address that limits of one client go by: an address of IPv4, or a network of 56 bits of
+/// IPv6, as a household has one at least. Every request has it as an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
 
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn ipv6_counts_by_networks_of_64_bits() {
-        assert_eq!(client("2001:db8:1:2:3:4:5:6", &[]), "2001:db8:1:2::");
-        assert_eq!(client("10.0.0.1", &["[2001:db8:1:2:3::1]:9000"]), "2001:db8:1:2::");
+        assert_eq!(client("2001:db8:1:302:3:4:5:6", &[]), "2001:db8:1:300::");
+        assert_eq!(client("10.0.0.1", &["[2001:db8:1:302:3::1]:9000"]), "2001:db8:1:300::");
     }
 }

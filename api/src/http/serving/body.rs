@@ -26,6 +26,11 @@ const FREE_BYTES: u64 = 16 << 10;
 /// The length of a block of a body in several parts, in bytes.
 const BLOCK_BYTES: usize = 16 << 10;
 
+/// The parts in which a body may come, besides one for each [`PART_BYTES`] of it: each part is work
+/// of its own, however short it is.
+const PARTS_MIN: usize = 256;
+const PART_BYTES: usize = 256;
+
 /// How long a client should wait when there is no memory for its body, in seconds.
 const RETRY_AFTER_S: u64 = 2;
 
@@ -72,6 +77,11 @@ impl BodyError {
 
     fn too_large(limits: &BodyLimits) -> Self {
         let message = format!("the body is too large: expected at most {} bytes", limits.bytes_max);
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::LimitExceeded, message)
+    }
+
+    fn in_pieces() -> Self {
+        let message = "the body comes in too many parts: expected chunks of 1,024 bytes or more";
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::LimitExceeded, message)
     }
 
@@ -145,12 +155,17 @@ async fn gather(
     // In blocks: bytes that grow would be there twice each time that they move, and a part keeps
     // all that was read together with it.
     let (mut blocks, mut length) = (vec![Vec::with_capacity(BLOCK_BYTES)], first.len());
+    let mut count = 1;
     push(&mut blocks, &first);
     drop(first);
     loop {
         length += part.len();
         if length > limits.bytes_max {
             return Err(BodyError::too_large(limits));
+        }
+        count += 1;
+        if count > PARTS_MIN + length / PART_BYTES {
+            return Err(BodyError::in_pieces());
         }
         if !reserved.grow_to((length as u64).saturating_sub(FREE_BYTES)) {
             return Err(BodyError::no_memory());

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use engine::settings::ConnectionSettings;
 use engine::settings::connections::{Hosts, Networks};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -30,9 +30,9 @@ use super::stream::Watched;
 use super::tls::Certificates;
 use super::{Stage, operations, reached};
 use crate::error::{Error, ErrorCode};
-use crate::http::headers;
 use crate::http::response::{MediaType, refuse};
 use crate::http::shortcut::Shortcut;
+use crate::http::{Service, headers};
 use crate::metrics::METRICS;
 
 /// The buffer of a connection, in bytes, unless headers may be longer.
@@ -59,7 +59,7 @@ pub struct Door {
     headers_max: usize,
     times: Times,
     http: http1::Builder,
-    certificates: Option<Arc<Certificates>>,
+    tls: Option<(Arc<Certificates>, Service)>,
 }
 
 /// A client at the door.
@@ -103,7 +103,7 @@ impl Door {
             headers_max: number(settings.headers_max),
             times: Times::new(settings),
             http,
-            certificates: None,
+            tls: None,
         }
     }
 
@@ -119,9 +119,9 @@ impl Door {
         self
     }
 
-    /// Speaks TLS, if there are certificates.
-    pub fn with_tls(mut self, certificates: Option<Arc<Certificates>>) -> Self {
-        self.certificates = certificates;
+    /// Speaks TLS, if there are certificates; clients pay for their handshakes at a service.
+    pub fn with_tls(mut self, tls: Option<(Arc<Certificates>, Service)>) -> Self {
+        self.tls = tls;
         self
     }
 
@@ -160,10 +160,20 @@ impl Door {
 
 impl Visit<'_> {
     async fn enter(&self, stream: Watched<TcpStream>, is_last: &mut oneshot::Receiver<()>) {
-        let Some(certificates) = &self.door.certificates else {
+        let Some((certificates, service)) = &self.door.tls else {
             return self.speak(stream, is_last).await;
         };
-        match certificates.acceptor().accept(stream).await {
+        let shaking = certificates.acceptor().accept(stream);
+        // The connections of a proxy are those of its clients, who are not known yet.
+        let shaken = match self.door.trusts(self.peer) {
+            true => shaking.await,
+            false => match service.pay_handshake(self.peer) {
+                Ok(false) => shaking.await,
+                Ok(true) => service.in_turn(shaking).await,
+                Err(_) => return,
+            },
+        };
+        match shaken {
             // In a box of its own, as most connections that are many are without TLS.
             Ok(stream) => Box::pin(self.speak(stream, is_last)).await,
             Err(error) => tracing::debug!(%error, "no TLS with a client"),
@@ -218,6 +228,9 @@ impl Visit<'_> {
             }
         };
         headers::guard(answer.headers_mut());
+        if activity.ends_with_answer() {
+            answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         activity.enter(Phase::Idle);
         Ok(answer)
     }

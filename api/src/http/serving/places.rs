@@ -2,12 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::activity::Activity;
 use super::address::ClientAddress;
 use crate::metrics::METRICS;
+
+/// The time between two looks for a connection that makes room.
+const ROOM_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The places for the connections of one listener.
 #[derive(Debug)]
@@ -80,28 +85,40 @@ impl Places {
 
     /// Asks one connection that waits for its client to close: of the addresses with such
     /// connections, the one that holds the most places loses the connection that has waited
-    /// longest. So a crowd from few addresses makes room for everyone else.
+    /// longest. So a crowd from few addresses makes room for everyone else. If none waits, one that
+    /// is answered ends with its answer, chosen in the same way.
     pub fn make_room(&self) {
         let taken = self.lock();
-        let waiting = taken.by_number.values().filter_map(|holder| {
-            let held = match holder.is_proxy {
-                true => 0,
-                false => taken.by_address.get(&holder.address).copied().unwrap_or_default(),
-            };
-            Some(((held, holder.activity.waiting_ms()?), &holder.activity))
-        });
-        if let Some((_, activity)) = waiting.max_by_key(|(rank, _)| *rank) {
+        if let Some(activity) = taken.first(Activity::waiting_ms) {
             activity.make_room();
+        } else if let Some(activity) = taken.first(Activity::answering_ms) {
+            activity.end_with_answer();
         }
     }
 
-    /// Waits until a place is given back.
+    /// Waits until a place is given back, or until it is time to [make room](Self::make_room)
+    /// again: a connection that was answered may wait by then.
     pub async fn freed(&self) {
-        self.freed.notified().await;
+        let _ = timeout(ROOM_INTERVAL, self.freed.notified()).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    /// Of the connections with a time, that of the address with the most connections; of these, the
+    /// one with the longest time.
+    fn first(&self, time_ms: impl Fn(&Activity) -> Option<u64>) -> Option<&Activity> {
+        let timed = self.by_number.values().filter_map(|holder| {
+            let held = match holder.is_proxy {
+                true => 0,
+                false => self.by_address.get(&holder.address).copied().unwrap_or_default(),
+            };
+            Some(((held, time_ms(&holder.activity)?), &*holder.activity))
+        });
+        timed.max_by_key(|(rank, _)| *rank).map(|(_, activity)| activity)
     }
 }
 
@@ -159,7 +176,7 @@ mod tests {
         let _first = places.take(address("2001:db8::1"), false).unwrap();
         let second = places.take(address("2001:db8::ffff:0:0:2"), false);
         assert_eq!(second.map(drop), Err(Full::Address));
-        places.take(address("2001:db8:0:1::1"), false).unwrap();
+        places.take(address("2001:db8:0:100::1"), false).unwrap();
     }
 
     #[test]
@@ -175,5 +192,9 @@ mod tests {
         assert!(!is_closing(&single));
         places.make_room();
         assert!(is_closing(&single));
+        // None waits any more.
+        assert!(!crowd[0].activity().ends_with_answer());
+        places.make_room();
+        assert!(crowd[0].activity().ends_with_answer());
     }
 }

@@ -25,7 +25,7 @@ impl<S> Watched<S> {
 
     fn note(&self, written: &Poll<io::Result<usize>>) {
         match written {
-            Poll::Ready(Ok(_)) => self.activity.note_written(),
+            Poll::Ready(Ok(bytes)) => self.activity.note_written(*bytes),
             Poll::Ready(Err(_)) => {}
             Poll::Pending => self.activity.note_stalled(),
         }

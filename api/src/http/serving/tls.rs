@@ -80,5 +80,7 @@ fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor> {
         .with_single_cert(chain, secret)
         .context("LAUREL_TLS_CERT and LAUREL_TLS_KEY do not belong together")?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // A client that comes again shows its ticket, and the key signs nothing.
+    config.ticketer = aws_lc_rs::Ticketer::new()?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use async_graphql::http::ClientMessage;
+use async_graphql::Request;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -10,8 +10,7 @@ use serde_json::value::RawValue;
 const OPERATION_ID_BYTES_MAX: usize = 128;
 
 /// A message of a client.
-#[derive(Debug, Deserialize, PartialEq, Eq)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Received {
     ConnectionInit,
     Subscribe { id: String },
@@ -41,6 +40,14 @@ pub enum Sent<'a> {
 }
 
 #[derive(Deserialize)]
+struct ClientEnvelope<'a> {
+    r#type: String,
+    id: Option<String>,
+    #[serde(borrow)]
+    payload: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
 struct Envelope<'a> {
     r#type: &'a str,
     #[serde(borrow, default)]
@@ -58,15 +65,20 @@ struct Payload<'a> {
 impl Received {
     /// Reads a message; `None` if it is none of the protocol.
     pub fn read(text: &str) -> Option<Self> {
-        let received: Self = serde_json::from_str(text).ok()?;
-        match &received {
-            Self::Subscribe { id } | Self::Complete { id } if id.len() > OPERATION_ID_BYTES_MAX => {
-                None
+        // A payload may have more than a request, which is passed over and not read.
+        let ClientEnvelope { r#type, id, payload } = serde_json::from_str(text).ok()?;
+        let id = id.filter(|id| id.len() <= OPERATION_ID_BYTES_MAX);
+        Some(match r#type.as_str() {
+            "connection_init" => Self::ConnectionInit,
+            "subscribe" => {
+                serde_json::from_str::<Request>(payload?.get()).ok()?;
+                Self::Subscribe { id: id? }
             }
-            // Its payload must be a request.
-            Self::Subscribe { .. } => ClientMessage::from_bytes(text).is_ok().then_some(received),
-            _ => Some(received),
-        }
+            "complete" => Self::Complete { id: id? },
+            "ping" => Self::Ping,
+            "pong" => Self::Pong,
+            _ => return None,
+        })
     }
 }
 

@@ -28,7 +28,7 @@ use super::executor::{Executor, Login};
 use super::message::{Received, Sent, error};
 use crate::error::{Error, ErrorCode};
 use crate::http::execution::{BYTES_A_POINT, REQUEST_POINTS};
-use crate::http::rates::Client;
+use crate::http::rates::{Account, Client};
 use crate::http::response::server_error;
 use crate::http::serving::{Stage, reached};
 use crate::http::sockets::Place;
@@ -160,6 +160,11 @@ impl Session {
     }
 }
 
+/// The points of a message of so many bytes.
+fn points_of(bytes: usize) -> u64 {
+    REQUEST_POINTS + bytes as u64 / BYTES_A_POINT
+}
+
 impl Talk {
     /// Passes a message of the client on, if it is in order.
     async fn receive(
@@ -178,19 +183,24 @@ impl Talk {
             Some(Err(error)) if is_too_long(&error) => return Err(End::Closed(Close::TooLong)),
             Some(Err(_)) => return Err(End::Gone),
         };
+        // Whatever it turns out to be: to read it takes the time.
+        let paid = self.pay(text.len());
+        if paid.is_err() {
+            self.account().read_more(points_of(text.len()));
+        }
         let received = Received::read(text.as_str()).ok_or(End::Closed(Close::Message))?;
         match &received {
             Received::ConnectionInit if std::mem::replace(&mut self.has_begun, true) => {
                 return Err(End::Closed(Close::TooMany));
             }
             Received::Subscribe { id } => {
-                // It is paid for when it is checked.
-                return self.subscribe(socket, id.clone(), text.len(), Message::Text(text)).await;
+                // One that cannot be paid for is refused with the time to wait.
+                return self.subscribe(socket, id.clone(), Message::Text(text)).await;
             }
             Received::Complete { .. } if !self.is_acknowledged => {
                 return Err(End::Closed(Close::Early));
             }
-            _ => self.pay(text.len())?,
+            _ => paid?,
         }
         if let Received::Complete { id } = &received
             && let Some(operation) = self.operations.get_mut(id)
@@ -201,13 +211,7 @@ impl Talk {
         self.pass(Message::Text(text))
     }
 
-    async fn subscribe(
-        &mut self,
-        socket: &mut WebSocket,
-        id: String,
-        bytes: usize,
-        message: Message,
-    ) -> Step {
+    async fn subscribe(&mut self, socket: &mut WebSocket, id: String, message: Message) -> Step {
         if !self.is_acknowledged {
             return Err(End::Closed(Close::Early));
         }
@@ -226,7 +230,6 @@ impl Talk {
             None | Some(Operation::Ending(None)) => {}
             Some(_) => return Err(End::Closed(Close::Duplicate)),
         }
-        self.pay(bytes)?;
         let text = format!("this socket has too many operations under way: expected at most {max}");
         let refusal = server_error(Error::limit_exceeded(text));
         METRICS.count_error(ErrorCode::LimitExceeded.name());
@@ -241,9 +244,12 @@ impl Talk {
 
     /// Takes the points of a message from the rate of the client.
     fn pay(&self, bytes: usize) -> Step {
-        let points = REQUEST_POINTS + bytes as u64 / BYTES_A_POINT;
-        let paid = self.service.rates.account(&self.client()).read(points);
+        let paid = self.account().read(points_of(bytes));
         paid.map(|_| ()).map_err(|_| End::Closed(Close::TooMany))
+    }
+
+    fn account(&self) -> Arc<Account> {
+        self.service.rates.account(&self.client())
     }
 
     fn client(&self) -> Client {
