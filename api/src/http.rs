@@ -54,7 +54,7 @@ use execution::{Method, Received, execute, limited};
 use feeds::Feeds;
 use pages::front::Front;
 use persisted::PersistedQueries;
-use rates::{Client, Rates, RetryAfter};
+use rates::{Client, Rates};
 use response::{MediaType, refuse};
 use serving::body::{BodyLimits, read_body};
 use serving::door::Caller;
@@ -68,9 +68,6 @@ use crate::traces::request::{has_spans, span_of, traced};
 
 /// The points of a page or one of its files: it is made or compressed for each request.
 const PAGE_POINTS: u64 = 200;
-
-/// The points of a TLS handshake: the signature of a key of RSA with 2,048 bits takes most of it.
-const HANDSHAKE_POINTS: u64 = 1000;
 
 /// The points of a request to `/graphql` that is refused before its client is known, or whose
 /// client leaves before that.
@@ -195,19 +192,9 @@ pub fn routes(
 }
 
 impl Service {
-    /// Takes the points of a TLS handshake from the rate of an address; returns true if it is
-    /// heavy.
-    fn pay_handshake(&self, peer: IpAddr) -> Result<bool, RetryAfter> {
-        self.rates.account(&Client::at(peer)).read(HANDSHAKE_POINTS)
-    }
-
-    /// Does some input and output in turns.
-    async fn in_turn<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = std::io::Result<T>> + Send + 'static,
-    ) -> std::io::Result<T> {
-        let done = self.turns.run(work).await;
-        done.unwrap_or_else(|error| Err(std::io::Error::other(error.message)))
+    /// True if an address may begin a TLS handshake, which its rate pays for.
+    fn may_shake_hands(&self, peer: IpAddr) -> bool {
+        self.rates.account(&Client::at(peer)).handshake().is_ok()
     }
 }
 

@@ -229,6 +229,11 @@ impl Loaders {
         count.boxed()
     }
 
+    /// The steps of the walks over scores since the last call.
+    pub fn take_steps(&self) -> u64 {
+        self.lookups.steps.swap(0, Ordering::Relaxed)
+    }
+
     /// A page of up to `limit` entries from a position on, and the instant until which it is good.
     pub(crate) fn page(
         &self,

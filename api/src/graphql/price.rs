@@ -111,9 +111,6 @@ const EVENTS_PASSED: u64 = 2;
 /// The metadata of an entry: its parts of some SELECTs and of a look into the log.
 const METADATA: u64 = 60;
 
-/// The entries that a step of a walk over scores reads, at least.
-const DENSE_STEP: u64 = 16;
-
 /// A period that is counted, in each shard.
 const PERIOD: u64 = 2;
 
@@ -284,16 +281,12 @@ pub(crate) fn dense(app: &App, read: &Standings, position: u64) -> u64 {
     }
 }
 
-/// The points that a dense rank in Redis turned out to cost besides: where entries share scores, a
-/// step of the walk finds few of these. `better` is the number of better scores.
-pub(crate) fn dense_steps(app: &App, read: &Standings, position: u64, better: u64) -> u64 {
-    if is_counted(app, read) || better == 0 {
-        return 0;
+/// The points of so many steps of a walk over scores in Redis.
+pub(crate) fn dense_steps(app: &App, read: &Standings, steps: u64) -> u64 {
+    match is_counted(app, read) {
+        true => 0,
+        false => steps * 2 * (round_trip(read) + shards(read) * AROUND),
     }
-    let entries_each = position.min(DENSE_SCORES_MAX * DENSE_STEP) / better;
-    let steps = better * entries_each.clamp(1, DENSE_STEP) / DENSE_STEP;
-    (steps * 2 * (round_trip(read) + shards(read) * AROUND))
-        .saturating_sub(dense(app, read, position))
 }
 
 /// A member's row.

@@ -25,7 +25,7 @@ use super::types::connection::limit;
 use crate::error::Error;
 use crate::http::rates::Client;
 use crate::http::shares::Part as MemoryPart;
-use crate::http::sockets::Sockets;
+use crate::http::sockets::Holders;
 use crate::live::{Part, RETRY_PAUSE, Want, Watch};
 
 /// The points of reads that bring nothing new, after which clients pay for them.
@@ -39,9 +39,8 @@ const FOLLOWED_ENTRY_BYTES: u64 = 64;
 pub struct Following(Arc<Mutex<Followed>>);
 
 struct Followed {
-    /// The places of the memory for pages, and the client that holds it; `None` for a query, which
-    /// follows nothing.
-    holder: Option<(Arc<Sockets>, Client)>,
+    /// The clients that hold memory for pages; `None` for a query, which follows nothing.
+    holders: Option<Arc<Holders>>,
     watch: Option<Watched>,
 }
 
@@ -58,23 +57,27 @@ pub struct Subscription;
 impl Following {
     /// That of a query, which follows nothing.
     pub fn nothing() -> Self {
-        Self(Arc::new(Mutex::new(Followed { holder: None, watch: None })))
+        Self(Arc::new(Mutex::new(Followed { holders: None, watch: None })))
     }
 
-    /// That of a subscription, which a client holds memory for.
-    pub fn of(sockets: Arc<Sockets>, client: Client) -> Self {
-        Self(Arc::new(Mutex::new(Followed { holder: Some((sockets, client)), watch: None })))
+    /// That of a subscription, for which some clients hold memory.
+    pub fn of(holders: Arc<Holders>) -> Self {
+        Self(Arc::new(Mutex::new(Followed { holders: Some(holders), watch: None })))
     }
 
-    /// Waits until another execution may give another answer, or clients have reads to pay for.
-    pub async fn changed(&self) {
+    /// Waits until another execution may give another answer; false if clients have reads to pay
+    /// for before.
+    pub async fn changed(&self) -> bool {
         match self.0.lock().await.watch.as_mut() {
             Some(watched) => {
                 let reads_max = READS_POINTS_MAX.div_ceil(watched.read_points.max(1));
                 // Reads end with the process only.
-                drop(watched.watch.changed(reads_max).await);
+                watched.watch.changed(reads_max).await.unwrap_or(true)
             }
-            None => sleep(RETRY_PAUSE).await,
+            None => {
+                sleep(RETRY_PAUSE).await;
+                true
+            }
         }
     }
 
@@ -105,9 +108,8 @@ impl Following {
             None => {
                 let entries = if let Want::Page(first) = want { first as u64 } else { 0 };
                 let bytes = entries * FOLLOWED_ENTRY_BYTES;
-                let holder = followed.holder.as_ref();
-                let memory = holder.map(|(sockets, client)| sockets.hold(client, bytes));
-                let _memory = memory.transpose()?;
+                let holders = followed.holders.as_ref();
+                let _memory = holders.map(|holders| holders.hold(bytes)).transpose()?;
                 let watch = app(ctx).live.watch(&standings.read, want);
                 Watched { watch, read_points, _memory }
             }

@@ -28,7 +28,7 @@ use self::asked::Asked;
 use super::Service;
 use super::login;
 use super::parameters::Parameters;
-use super::rates::{Account, RetryAfter};
+use super::rates::{Account, Client, RetryAfter};
 use super::request_id::{id_of, under_id};
 use super::response::{Answer, MediaType, refuse, refuse_for, reject, server_error};
 use crate::access::{Principal, is_known};
@@ -107,7 +107,12 @@ async fn answered(
     let media_type = received.media_type;
     let principal = match principal(&service, &received).await {
         Ok(principal) => principal,
-        Err(refusal) => return refusal,
+        Err(refusal) => {
+            // Its body has been read.
+            let points = REQUEST_POINTS + received.bytes as u64 / BYTES_A_POINT;
+            service.rates.account(&Client::at(received.address)).read_more(points);
+            return refusal;
+        }
     };
     let client = login::client(principal.as_deref(), received.address);
     let account = service.rates.account(&client);

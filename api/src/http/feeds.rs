@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use entity::member::visibility::Visibility;
+use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
-use futures::{FutureExt, StreamExt};
 use ranking::id::MemberId;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{sleep, timeout};
@@ -20,10 +20,11 @@ use super::Service;
 use super::operation::{Operation, Question, Update, one};
 use super::rates::{Client, RetryAfter};
 use super::response::server_error;
-use super::shares::{Part, Shares};
+use super::shares::Part;
+use super::sockets::Holders;
 use crate::access::Principal;
 use crate::access::scope::Scope;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::ErrorCode;
 use crate::graphql::subscription::Following;
 use crate::live::RETRY_PAUSE;
 use crate::metrics::METRICS;
@@ -39,18 +40,15 @@ const HEAVY_AT_ONCE: usize = 4;
 const LIGHT_AT_ONCE: usize = 64;
 
 /// The points of reads and executions with the same answer for which clients pay together, for each
-/// of up to [`DUE_CLIENTS_MAX`] of them.
+/// of up to [`DUE_SOCKETS_MAX`] sockets.
 const DUE_MAX: u64 = 1000;
-const DUE_CLIENTS_MAX: u64 = 10;
+const DUE_SOCKETS_MAX: u64 = 10;
 
-/// The clients that are asked for memory for an answer, until one has some.
-const HOLDERS_MAX: usize = 16;
+/// How long a feed waits for a client to pay before it has nothing read any more.
+const PAID_SOON: Duration = Duration::from_millis(100);
 
 /// The memory of a subscription besides that of its document and its answers, in bytes, about.
 const SUBSCRIPTION_BYTES: u64 = 4 << 10;
-
-/// The message for an answer that has no client any more.
-const LEFT: &str = "nobody takes the answers of this subscription";
 
 /// The pause between two tries of a feed while no season is open, which may be for weeks.
 const SEASON_PAUSE: Duration = Duration::from_secs(30);
@@ -79,7 +77,7 @@ struct Feed {
     updates: watch::Receiver<Option<Arc<Update>>>,
     /// Told when a client has paid for an answer.
     taken: Arc<Notify>,
-    clients: Arc<Mutex<Shares<Client>>>,
+    holders: Arc<Holders>,
     _executing: AbortOnDropHandle<()>,
 }
 
@@ -88,7 +86,7 @@ struct Listeners {
     updates: watch::Sender<Option<Arc<Update>>>,
     /// Told when one has paid for an answer.
     taken: Arc<Notify>,
-    clients: Arc<Mutex<Shares<Client>>>,
+    holders: Arc<Holders>,
 }
 
 /// A subscription of a socket.
@@ -129,13 +127,18 @@ impl Feeds {
         let mut feeds = self.lock();
         let known = feeds.get(&question).and_then(Weak::upgrade);
         let living = known.as_ref().filter(|feed| feed.is_living()).cloned();
-        let feed = living.unwrap_or_else(|| {
-            let (service, client) = (service.clone(), client.clone());
-            let feed = Arc::new(Feed::start(service, client, question.clone(), operation));
-            feeds.insert(question, Arc::downgrade(&feed));
-            feed
-        });
-        feed.clients().add(&client, 1);
+        let feed = match living {
+            Some(feed) => {
+                feed.holders.add(&client);
+                feed
+            }
+            None => {
+                let (service, client) = (service.clone(), client.clone());
+                let feed = Arc::new(Feed::start(service, client, question.clone(), operation));
+                feeds.insert(question, Arc::downgrade(&feed));
+                feed
+            }
+        };
         drop(feeds);
         // The last owner of a feed needs the lock.
         drop(known);
@@ -161,16 +164,13 @@ impl Feed {
     ) -> Self {
         let (sender, updates) = watch::channel(None);
         let asker = (client, question.rights.clone());
-        let (taken, clients) = (Arc::new(Notify::new()), Arc::default());
+        let taken = Arc::new(Notify::new());
+        let holders = Holders::new(service.sockets.clone(), &asker.0);
         let listeners =
-            Listeners { updates: sender, taken: taken.clone(), clients: Arc::clone(&clients) };
+            Listeners { updates: sender, taken: taken.clone(), holders: holders.clone() };
         let executing = push(service.clone(), operation, asker, listeners);
         let _executing = AbortOnDropHandle::new(tokio::spawn(executing));
-        Self { question, service, updates, taken, clients, _executing }
-    }
-
-    fn clients(&self) -> MutexGuard<'_, Shares<Client>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { question, service, updates, taken, holders, _executing }
     }
 
     /// True until its last answer.
@@ -223,9 +223,9 @@ async fn push(
     service: Service,
     operation: Arc<Operation>,
     (client, principal): (Client, Option<Arc<Principal>>),
-    Listeners { updates, taken, clients }: Listeners,
+    Listeners { updates, taken, holders }: Listeners,
 ) {
-    let following = Following::of(service.sockets.clone(), client.clone());
+    let following = Following::of(holders.clone());
     let mut last: Option<Arc<Update>> = None;
     // The points of reads and executions that brought nothing new, and that no client has paid for.
     let mut due = 0;
@@ -244,7 +244,7 @@ async fn push(
         let sockets = updates.receiver_count().saturating_sub(1).max(1) as u64;
         let spent = executed.spent;
         let mut update = Update::new(executed, service.live.push_bytes_max, sockets);
-        match hold(&service, &clients, ANSWER_BYTES * update.json.len() as u64) {
+        match holders.hold(ANSWER_BYTES * update.json.len() as u64) {
             Ok(held) => _memory = Some(held),
             Err(error) => update.refuse(error),
         }
@@ -256,7 +256,7 @@ async fn push(
             update = last.again(update.executed);
         }
         let is_other = last.as_ref().is_none_or(|last| last.json != update.json);
-        let is_due = is_other || due + spent >= DUE_MAX * sockets.min(DUE_CLIENTS_MAX);
+        let is_due = is_other || due + spent >= DUE_MAX * sockets.min(DUE_SOCKETS_MAX);
         if is_due {
             update.executed += std::mem::take(&mut due).div_ceil(sockets);
         } else {
@@ -269,28 +269,45 @@ async fn push(
         if update.is_refusal() {
             return;
         }
-        last = Some(update);
-        match pause {
-            None => following.changed().await,
-            // Between two seasons nothing is followed that could change.
-            Some(SEASON_PAUSE) => sleep(SEASON_PAUSE).await,
-            Some(pause) => drop(timeout(pause, following.changed()).await),
+        let mut is_unpaid = is_due;
+        while !wait(pause.take(), &following).await {
+            // Reads that find nothing new are paid for.
+            due += following.take_points().await;
+            if is_unpaid && !is_paid_soon(&taken).await {
+                break;
+            }
+            let share = std::mem::take(&mut due).div_ceil(sockets);
+            updates.send_replace(Some(Arc::new(update.again(share))));
+            is_unpaid = true;
         }
-        if is_due && taken.notified().now_or_never().is_none() {
-            // Nothing is read for clients that do not pay.
+        if is_unpaid && !is_paid_soon(&taken).await {
             following.pause().await;
             taken.notified().await;
+        }
+        last = Some(update);
+    }
+}
+
+/// Waits until another execution may give another answer, or for so long; false if clients have
+/// reads to pay for before.
+async fn wait(pause: Option<Duration>, following: &Following) -> bool {
+    match pause {
+        None => following.changed().await,
+        // Between two seasons nothing is followed that could change.
+        Some(SEASON_PAUSE) => {
+            sleep(SEASON_PAUSE).await;
+            true
+        }
+        Some(pause) => {
+            let _ = timeout(pause, following.changed()).await;
+            true
         }
     }
 }
 
-/// Memory for an answer, held by any client of its feed.
-fn hold(service: &Service, clients: &Mutex<Shares<Client>>, bytes: u64) -> Result<Part<Client>> {
-    let clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
-    let holders = clients.holders().take(HOLDERS_MAX);
-    let mut held = holders.map(|client| service.sockets.hold(client, bytes));
-    let first = held.next().unwrap_or_else(|| Err(Error::new(ErrorCode::Unavailable, LEFT)));
-    first.or_else(|error| held.find_map(Result::ok).ok_or(error))
+/// True once a client has paid for the last answer, if one does so soon.
+async fn is_paid_soon(taken: &Notify) -> bool {
+    timeout(PAID_SOON, taken.notified()).await.is_ok()
 }
 
 impl Subscribed {
@@ -326,7 +343,7 @@ impl Subscribed {
 
 impl Drop for Subscribed {
     fn drop(&mut self) {
-        self.feed.clients().remove(&self.client, 1);
+        self.feed.holders.remove(&self.client);
         METRICS.live.subscriptions.dec();
     }
 }

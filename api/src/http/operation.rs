@@ -2,7 +2,7 @@
 
 mod update;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Request, Response, ServerError, Value, Variables};
@@ -72,8 +72,7 @@ pub struct Executed {
 /// Takes what an execution has cost from the rate of a client, unless it is handed on.
 struct Charge {
     account: Arc<Account>,
-    /// Empty until the execution begins.
-    budget: Arc<OnceLock<Arc<Budget>>>,
+    budget: Arc<Budget>,
     /// The points that are paid.
     paid: u64,
 }
@@ -152,16 +151,11 @@ impl Operation {
         following: &Following,
     ) -> Executed {
         let may_turn = !is_known(principal.as_deref());
-        let mut charge = Charge {
-            account: service.rates.account(client),
-            budget: Arc::default(),
-            paid: self.cost.points,
-        };
-        let budget = charge.budget.clone();
+        let account = service.rates.account(client);
         let (operation, owned, following) = (self.clone(), service.clone(), following.clone());
         let run = |turning| {
             let running = async move {
-                operation.run(&owned, (principal, &budget), following, turning).await
+                operation.run(&owned, (account, principal), following, turning).await
             };
             Box::pin(running)
         };
@@ -177,21 +171,22 @@ impl Operation {
         let heaviness = (may_turn, self.is_heavy());
         let executing = service.turns.run_when_heavy(heaviness, span.clone(), run);
         let executing = executing.instrument(span.clone());
-        let response = within(service.query_timeout, executing).await.flatten();
-        let response =
-            response.unwrap_or_else(|error| Response::from_errors(vec![server_error(error)]));
-        let spent = charge.hand_on();
-        span.record("laurel.points", spent);
-        Executed { response, spent }
+        let executed = within(service.query_timeout, executing).await.flatten();
+        let executed = executed.unwrap_or_else(|error| {
+            let response = Response::from_errors(vec![server_error(error)]);
+            Executed { response, spent: self.cost.points }
+        });
+        span.record("laurel.points", executed.spent);
+        executed
     }
 
     async fn run(
         &self,
         service: &Service,
-        (principal, spending): (Option<Arc<Principal>>, &OnceLock<Arc<Budget>>),
+        (account, principal): (Arc<Account>, Option<Arc<Principal>>),
         following: Following,
         turning: Option<Arc<Turning>>,
-    ) -> Result<Response> {
+    ) -> Result<Executed> {
         let points = self.cost.points;
         let budget = service.admission.enter(points, self.bytes, self.is_heavy()).await?;
         let budget = budget.turning(turning);
@@ -199,7 +194,8 @@ impl Operation {
             OperationType::Subscription => budget.at_most(service.live.push_cost_max.into()),
             _ => budget,
         });
-        let _ = spending.set(budget.clone());
+        // Dropped where the work is, after it.
+        let charge = Charge { account, budget: budget.clone(), paid: self.cost.points };
         let state = RequestState {
             now_ms: service.app.deployment.clock.now_ms(),
             principal,
@@ -217,7 +213,7 @@ impl Operation {
         if response.data != Value::Null {
             fields::complete(&mut response, &self.document, self.operation_name.as_deref());
         }
-        Ok(response)
+        Ok(Executed { response, spent: charge.hand_on() })
     }
 
     fn request(&self) -> Request {
@@ -231,17 +227,15 @@ impl Operation {
 
 impl Charge {
     /// The points of the execution. The caller sees that they are paid.
-    fn hand_on(&mut self) -> u64 {
-        let cost = self.budget.get().map_or(self.paid, |budget| budget.cost());
+    fn hand_on(mut self) -> u64 {
         self.paid = u64::MAX;
-        cost
+        self.budget.cost()
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let cost = self.budget.get().map_or(0, |budget| budget.cost());
-        self.account.read_more(cost.saturating_sub(self.paid));
+        self.account.read_more(self.budget.cost().saturating_sub(self.paid));
     }
 }
 

@@ -21,11 +21,11 @@ const CLIENTS_MAX: u64 = 50_000;
 /// The clients with debts whose accounts are kept besides, however many others come.
 const DEBTORS_MAX: u64 = 10_000;
 
-/// The debt of a client whose account is kept, in points: less is paid in a moment.
+/// The debt of a client whose account is kept, in points: less is a moment of the default rate.
 const DEBT_KEPT: u64 = 100_000;
 
-/// The bits of the network of an IPv6 address that count as one client: as many as a household gets
-/// at least (RFC 6177, section 2).
+/// The bits of the network of an IPv6 address that count as one client. A site gets more than one
+/// network of 64 bits (RFC 6177), and many households one of 56.
 const NETWORK_BITS: u32 = 56;
 
 /// How long an account is kept without use, at least.
@@ -65,6 +65,8 @@ pub struct Rates {
     reads: (u32, u32),
     /// The rate of writes and its burst, in changes.
     writes: (u32, u32),
+    /// The rate of TLS handshakes and its burst.
+    handshakes: (u32, u32),
     failed_tokens: Cache<IpAddr, Arc<AtomicU32>>,
     failed_tokens_max: u32,
 }
@@ -76,6 +78,7 @@ pub struct Account {
     /// `None` if the rate is not limited, as of `writes`.
     reads: Option<Bucket>,
     writes: Option<Bucket>,
+    handshakes: Option<Bucket>,
     /// `None` for an access token, which is never heavy, and if the rate of reads is not limited.
     spending: Option<Spending>,
 }
@@ -137,6 +140,7 @@ impl Rates {
             debtors,
             reads,
             writes,
+            handshakes: (settings.handshake_rate, settings.handshake_burst),
             failed_tokens: Cache::builder()
                 .max_capacity(FAILING_MAX)
                 .eviction_policy(EvictionPolicy::lru())
@@ -157,6 +161,10 @@ impl Rates {
                 client: client.clone(),
                 reads: Bucket::new(self.reads),
                 writes: Bucket::new(self.writes),
+                // Only an address begins any.
+                handshakes: matches!(client, Client::Address(_))
+                    .then(|| Bucket::new(self.handshakes))
+                    .flatten(),
                 spending: Spending::new(self.reads.0).filter(|_| !is_known),
             })
         })
@@ -211,6 +219,14 @@ impl Account {
         })
     }
 
+    /// Takes a TLS handshake.
+    ///
+    /// # Errors
+    /// When to try again, if the address has begun as many as it may.
+    pub fn handshake(&self) -> Result<(), RetryAfter> {
+        self.handshakes.as_ref().map_or(Ok(()), |bucket| bucket.take(1))
+    }
+
     /// Takes changes that a write turned out to make besides. The client owes those that it lacks.
     pub fn write_more(&self, changes: u64) {
         if let Some(bucket) = &self.writes {
@@ -242,6 +258,8 @@ mod tests {
             write_rate: 1,
             write_burst: 1000,
             failed_tokens_rate: 2,
+            handshake_rate: 1,
+            handshake_burst: 2,
         };
         Rates::new(&settings, 100)
     }
@@ -263,6 +281,8 @@ mod tests {
         assert!(account(2).read(1).is_err());
         assert_eq!(account(2).reads.as_ref().unwrap().debt(), 2000);
         account(4).read(1).unwrap();
+        assert!([(); 2].iter().all(|()| account(1).handshake().is_ok()));
+        assert!(account(1).handshake().is_err() && account(2).handshake().is_ok());
         account(1).write(1000).unwrap();
         assert!(account(1).write(1).is_err());
         // Beyond a burst, a request takes all of it.

@@ -1,6 +1,7 @@
 //! The places for sockets, and the memory for their subscriptions: each address has so many places,
 //! and each client may hold as much of the memory as it leaves free.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::rates::Client;
@@ -8,6 +9,12 @@ use super::serving::address::ClientAddress;
 use super::shares::{Part, SharedMemory, Shares};
 use crate::error::{Error, ErrorCode, Result};
 use crate::metrics::METRICS;
+
+/// The clients that are asked for memory for an answer that they share, until one has some.
+const HOLDERS_MAX: usize = 16;
+
+/// The message for an answer that has no client any more.
+const LEFT: &str = "no client takes the answers of this subscription";
 
 /// The places and the memory of all sockets.
 pub struct Sockets {
@@ -34,6 +41,53 @@ pub struct Most {
 struct Taken {
     sockets: Shares<ClientAddress>,
     streams: Shares<ClientAddress>,
+}
+
+/// The clients that share answers, any of which may hold the memory for them.
+pub struct Holders {
+    sockets: Arc<Sockets>,
+    clients: Mutex<Shares<Client>>,
+    /// The clients that were asked for memory.
+    asked: AtomicUsize,
+}
+
+impl Holders {
+    /// One client.
+    pub fn new(sockets: Arc<Sockets>, client: &Client) -> Arc<Self> {
+        let holders =
+            Arc::new(Self { sockets, clients: Mutex::default(), asked: AtomicUsize::new(0) });
+        holders.add(client);
+        holders
+    }
+
+    /// Adds a socket of a client.
+    pub fn add(&self, client: &Client) {
+        self.lock().add(client, 1);
+    }
+
+    /// Takes away a socket of a client.
+    pub fn remove(&self, client: &Client) {
+        self.lock().remove(client, 1);
+    }
+
+    /// Memory that one of the clients holds: up to [`HOLDERS_MAX`] are asked.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if none of those that are asked may hold so much.
+    pub fn hold(&self, bytes: u64) -> Result<Part<Client>> {
+        let clients = self.lock();
+        let count = clients.holders().count().max(1);
+        // Others each time.
+        let first = self.asked.fetch_add(HOLDERS_MAX, Ordering::Relaxed) % count;
+        let asked = clients.holders().skip(first).chain(clients.holders().take(first));
+        let mut held = asked.take(HOLDERS_MAX).map(|client| self.sockets.hold(client, bytes));
+        let first = held.next().unwrap_or_else(|| Err(Error::new(ErrorCode::Unavailable, LEFT)));
+        first.or_else(|error| held.find_map(Result::ok).ok_or(error))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shares<Client>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The place of a socket, free again when this is dropped.
@@ -142,6 +196,22 @@ mod tests {
         assert!(sockets.take(address(1)).is_ok());
         drop(first);
         assert_eq!(code(3), Ok(()));
+    }
+
+    #[test]
+    fn an_answer_lies_in_the_memory_of_any_of_its_clients() {
+        let sockets = Sockets::new(most(9, 9), 1000);
+        let client = |last: u8| Client::Address(IpAddr::from([192, 0, 2, last]));
+        let holders = Holders::new(sockets.clone(), &client(1));
+        let full = sockets.hold(&client(1), 400).unwrap();
+        assert_eq!(holders.hold(200).map(drop).unwrap_err().code, ErrorCode::Unavailable);
+        holders.add(&client(2));
+        let held = [(); 2].map(|()| holders.hold(200));
+        assert_eq!(held.iter().filter(|held| held.is_ok()).count(), 1);
+        drop((full, held));
+        holders.remove(&client(1));
+        holders.remove(&client(2));
+        assert!(holders.hold(1).is_err());
     }
 
     #[test]

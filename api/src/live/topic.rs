@@ -276,21 +276,21 @@ impl Watch {
     }
 
     /// Waits until the part is another one than [`Self::part`] told, or anything else may have
-    /// changed; or until so many reads have found it the same.
+    /// changed: true; or until so many reads have found it the same: false.
     ///
     /// # Errors
     /// `INTERNAL` if the reads have ended.
-    pub async fn changed(&mut self, reads_max: u64) -> Result<()> {
+    pub async fn changed(&mut self, reads_max: u64) -> Result<bool> {
         while self.reads < reads_max {
             self.next().await?;
             self.reads += 1;
             let snapshot = self.snapshots.borrow_and_update().clone();
             let mark = snapshot.mark(&self.want);
             if snapshot.turn != self.turn || (mark.is_some() && mark != self.last) {
-                return Ok(());
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// The reads since the last call, and since [`Self::part`].

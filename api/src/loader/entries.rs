@@ -53,7 +53,7 @@ impl BatchFn<Bound, Result<u64>> for CountBatch {
 impl BatchFn<Bound, Result<u64>> for BetterScoresBatch {
     async fn load(&mut self, bounds: &[Bound]) -> HashMap<Bound, Result<u64>> {
         let groups = by_standings(bounds);
-        self.0.read_all(groups.map(|bounds| count_better(&self.0.app, bounds))).await
+        self.0.read_all(groups.map(|bounds| count_better(&self.0, bounds))).await
     }
 }
 
@@ -88,9 +88,9 @@ async fn count(app: &SharedApp, bounds: Vec<&Bound>) -> Vec<(Bound, Result<u64>)
     each.collect()
 }
 
-async fn count_better(app: &SharedApp, bounds: Vec<&Bound>) -> Vec<(Bound, Result<u64>)> {
+async fn count_better(lookups: &Lookups, bounds: Vec<&Bound>) -> Vec<(Bound, Result<u64>)> {
     let keys: Vec<RankKey> = bounds.iter().filter_map(|bound| bound.key).collect();
-    let counts = app.better_scores(&bounds[0].standings, &keys).await;
+    let counts = lookups.app.better_scores(&bounds[0].standings, &keys, &lookups.steps).await;
     let keyed = bounds.iter().filter(|bound| bound.key.is_some());
     let each = keyed.enumerate().map(|(index, bound)| {
         let count = match &counts {

@@ -5,6 +5,7 @@ use std::collections::hash_map::IntoValues;
 use std::fmt::{self, Debug, Formatter};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use engine::settings::traces::SPANS;
 use futures::FutureExt;
@@ -23,6 +24,8 @@ const READS_MAX: usize = 64;
 #[derive(Clone)]
 pub(crate) struct Lookups {
     pub(crate) app: SharedApp,
+    /// The steps of walks over distinct scores that no field has paid for.
+    pub(crate) steps: Arc<AtomicU64>,
     permits: Arc<Semaphore>,
 }
 
@@ -37,7 +40,8 @@ pub struct In<K> {
 
 impl Lookups {
     pub(crate) fn new(app: &SharedApp) -> Self {
-        Self { app: app.clone(), permits: Arc::new(Semaphore::new(READS_MAX)) }
+        let (steps, permits) = (Arc::default(), Arc::new(Semaphore::new(READS_MAX)));
+        Self { app: app.clone(), steps, permits }
     }
 
     /// Reads as soon as fewer than 64 reads are under way. The future is a pointer, so that the

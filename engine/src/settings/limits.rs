@@ -145,4 +145,11 @@ pub struct RateSettings {
     /// before its tokens are checked later; 0 for no limit.
     #[arg(long, env = "LAUREL_FAILED_TOKENS_RATE", default_value_t = 60, value_name = "REQUESTS")]
     pub failed_tokens_rate: u32,
+    /// The TLS handshakes that an address may begin in a second; beyond that its connections are
+    /// closed. 0 for no limit.
+    #[arg(long, env = "LAUREL_HANDSHAKE_RATE", default_value_t = 200, value_name = "HANDSHAKES", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub handshake_rate: u32,
+    /// The TLS handshakes that an address may save up.
+    #[arg(long, env = "LAUREL_HANDSHAKE_BURST", default_value_t = 2000, value_name = "HANDSHAKES", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub handshake_burst: u32,
 }

@@ -129,14 +129,13 @@ async fn handshakes_that_stop_end_and_hold_little() {
 }
 
 #[tokio::test]
-async fn handshakes_are_paid_for() {
+async fn an_address_begins_so_many_handshakes() {
     let deployment = Deployment::new(Sql::any(), Redis::Own).await;
     let certificates = Certificates::create();
     let file = |name: &str| certificates.dir().join(name).to_str().unwrap().to_owned();
     let (certificate, key) = (file("server.pem"), file("server.key"));
     let mut command = deployment.api(&["serve", "--tls-cert", &certificate, "--tls-key", &key]);
-    let few = [("COST_MAX", "10000"), ("READ_BURST", "10000"), ("READ_RATE", "20")];
-    command.envs(few.map(|(name, value)| (format!("LAUREL_{name}"), value)));
+    command.envs([("LAUREL_HANDSHAKE_BURST", "10"), ("LAUREL_HANDSHAKE_RATE", "1")]);
     let token = deployment.admin_token().await.to_owned();
     let api = Api::spawn_command(&deployment, command, token).await;
     let authority = certificates.authority();
@@ -147,11 +146,10 @@ async fn handshakes_are_paid_for() {
         output.status.success()
     };
     until("the server answers", async || is_served("127.0.0.4").await.then_some(())).await;
-    // Ten handshakes take all points of an address, and others have their own.
     let mut served = 0;
     while is_served("127.0.0.2").await {
         served += 1;
-        assert!(served < 50, "handshakes are free");
+        assert!(served < 100, "handshakes have no limit");
     }
     assert!(served >= 10 && is_served("127.0.0.3").await, "{served} are served");
 }

@@ -1,5 +1,7 @@
 //! Dense ranks (1223): a walk over distinct scores counts those that are better.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use ranking::id::MemberId;
 use ranking::score::rank_key::RankKey;
 use ranking::store::read::{RankedEntry, Standings};
@@ -18,7 +20,8 @@ impl App {
     /// The number of distinct scores that are better than that of each key. One walk from the top
     /// serves all keys. In Redis a step reads 16 to 1,000 entries in two round trips and continues
     /// behind the last score that it saw; in SQL it looks up the next 500 scores. So a score costs
-    /// the same however many entries have it.
+    /// the same however many entries have it, and a step that finds one costs as much as one that
+    /// finds a thousand: `steps` counts them.
     ///
     /// # Errors
     /// The error of a read. The result of a key is `LIMIT_EXCEEDED` if [`DENSE_SCORES_MAX`] or more
@@ -27,6 +30,7 @@ impl App {
         &self,
         standings: &Standings,
         keys: &[RankKey],
+        steps: &AtomicU64,
     ) -> Result<Vec<Result<u64>>> {
         let layout = standings.rules.layout(standings.id.window);
         let mut asked: Vec<(RankKey, usize)> =
@@ -38,6 +42,7 @@ impl App {
         let mut from = RankedEntry { key: RankKey::from_i64(0)?, member: MemberId::new(" ")? };
         let (mut scores, mut last, mut step) = (0, None, *STEP_ENTRIES.start());
         while left.peek().is_some() {
+            steps.fetch_add(1, Ordering::Relaxed);
             let (fresh, is_end) = self.reader().scores(standings, &from, step).await?;
             for &score in &fresh {
                 while let Some((_, index)) = left.next_if(|(key, _)| *key <= score) {

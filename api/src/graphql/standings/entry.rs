@@ -7,7 +7,6 @@ use ranking::id::MemberId;
 use ranking::score;
 
 use super::Standings;
-use super::dense::DENSE_SCORES_MAX;
 use crate::error::{Error, ErrorCode};
 use crate::graphql::member::Member;
 use crate::graphql::price::{self, LookUp};
@@ -147,13 +146,17 @@ impl Entry {
                 let is_new = price::pay(state(ctx), look_up, points).await?;
                 let bound = Bound { standings: read.clone(), key: Some(self.found.key) };
                 let walk = state(ctx).loaders.better_scores(bound);
-                if !is_new {
-                    return Ok(int(walk.await? + 1)?);
-                }
-                let better = state(ctx).budget.settle(walk).await;
-                let walked = better.as_ref().map_or(DENSE_SCORES_MAX, |better| *better);
-                state(ctx).owe(price::dense_steps(app(ctx), read, position, walked)).await?;
-                better?
+                let better = match is_new {
+                    true => state(ctx).budget.settle(walk).await,
+                    false => walk.await,
+                };
+                // Where entries share scores, a step finds few of these.
+                let steps = state(ctx).loaders.take_steps();
+                let more = price::dense_steps(app(ctx), read, steps).saturating_sub(points);
+                let owed = state(ctx).owe(more).await;
+                let better = better?;
+                owed?;
+                better
             }
             RankMethod::Competition => {
                 state(ctx).spend(price::count(read)).await?;

@@ -49,8 +49,14 @@ pub struct LateWrites {
     commits: Arc<Semaphore>,
     /// The standings that requests write without a turn.
     standings: Arc<Semaphore>,
-    by_client: Mutex<HashMap<Arc<str>, Weak<Semaphore>>>,
+    by_client: Clients,
+    /// One request of each client waits for these standings.
+    waiting: Clients,
 }
+
+/// The place of each client, which is forgotten once no request has it or waits for it.
+#[derive(Debug, Default)]
+struct Clients(Mutex<HashMap<Arc<str>, Weak<Semaphore>>>);
 
 /// The room of one request with late scores, until Redis has them.
 #[derive(Debug)]
@@ -76,7 +82,8 @@ impl Default for LateWrites {
         Self {
             commits: Arc::new(Semaphore::new(1)),
             standings: Arc::new(Semaphore::new(LATE_STANDINGS_MAX as usize)),
-            by_client: Mutex::default(),
+            by_client: Clients::default(),
+            waiting: Clients::default(),
         }
     }
 }
@@ -97,10 +104,12 @@ impl LateWrites {
             return Ok(None);
         }
         if standings <= LATE_STANDINGS_MAX {
+            let waiting = in_time(self.waiting.of(client), 1).await?;
             let _place = in_time(self.standings.clone(), standings as u32).await?;
+            drop(waiting);
             return Ok(Some(LateTurn { commits: None, _place }));
         }
-        let _place = in_time(self.of_client(client), 1).await?;
+        let _place = in_time(self.by_client.of(client), 1).await?;
         let commits_max = (standings / LATE_STANDINGS_MAX).min(scores as u64).max(1);
         let commits = Commits {
             commits: self.commits.clone(),
@@ -110,10 +119,11 @@ impl LateWrites {
         };
         Ok(Some(LateTurn { commits: Some(commits), _place }))
     }
+}
 
-    /// The turns of a client, which are forgotten once it waits for none.
-    fn of_client(&self, client: Arc<str>) -> Arc<Semaphore> {
-        let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
+impl Clients {
+    fn of(&self, client: Arc<str>) -> Arc<Semaphore> {
+        let mut by_client = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(turns) = by_client.get(&client).and_then(Weak::upgrade) {
             return turns;
         }
@@ -282,8 +292,8 @@ mod tests {
         drop((next.await.unwrap(), turn));
         assert!(second.await.unwrap().is_some());
         drop(of_other);
-        assert_eq!(late.of_client("cid".into()).available_permits(), 1);
-        assert_eq!(late.by_client.lock().unwrap().len(), 1);
+        assert_eq!(late.by_client.of("cid".into()).available_permits(), 1);
+        assert_eq!(late.by_client.0.lock().unwrap().len(), 1);
     }
 
     #[tokio::test]

@@ -148,9 +148,11 @@ impl Budget {
     /// As [`Self::spend`].
     pub fn owe(&self, points: u64) -> Result<()> {
         self.spend(points).inspect_err(|_| {
-            let left = self.max.saturating_sub(self.spent());
-            let _ = self.spend(left);
-            self.beyond.fetch_add(points.saturating_sub(left), Ordering::SeqCst);
+            let before = self.spent.fetch_max(self.max, Ordering::SeqCst);
+            let (held, holds) = (before.max(RESERVED_POINTS), self.max.max(before));
+            self.lane().under_way.fetch_add(holds.saturating_sub(held), Ordering::SeqCst);
+            let beyond = points.saturating_sub(holds - before);
+            self.beyond.fetch_add(beyond, Ordering::SeqCst);
         })
     }
 

@@ -11,7 +11,7 @@ use crate::http::rates::network;
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// The address that limits of one client go by: an address of IPv4, or a network of 56 bits of
-/// IPv6, as a household has one at least. Every request has it as an extension.
+/// IPv6, as many households have one. Every request has it as an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
 
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_counts_by_networks_of_64_bits() {
+    fn ipv6_counts_by_networks_of_56_bits() {
         assert_eq!(client("2001:db8:1:302:3:4:5:6", &[]), "2001:db8:1:300::");
         assert_eq!(client("10.0.0.1", &["[2001:db8:1:302:3::1]:9000"]), "2001:db8:1:300::");
     }

@@ -163,17 +163,12 @@ impl Visit<'_> {
         let Some((certificates, service)) = &self.door.tls else {
             return self.speak(stream, is_last).await;
         };
-        let shaking = certificates.acceptor().accept(stream);
         // The connections of a proxy are those of its clients, who are not known yet.
-        let shaken = match self.door.trusts(self.peer) {
-            true => shaking.await,
-            false => match service.pay_handshake(self.peer) {
-                Ok(false) => shaking.await,
-                Ok(true) => service.in_turn(shaking).await,
-                Err(_) => return,
-            },
-        };
-        match shaken {
+        if !self.door.trusts(self.peer) && !service.may_shake_hands(self.peer) {
+            METRICS.connections.refused_for_address.inc();
+            return;
+        }
+        match certificates.acceptor().accept(stream).await {
             // In a box of its own, as most connections that are many are without TLS.
             Ok(stream) => Box::pin(self.speak(stream, is_last)).await,
             Err(error) => tracing::debug!(%error, "no TLS with a client"),
@@ -228,7 +223,7 @@ impl Visit<'_> {
             }
         };
         headers::guard(answer.headers_mut());
-        if activity.ends_with_answer() {
+        if activity.ends_with_answer() && answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         activity.enter(Phase::Idle);
