@@ -91,6 +91,9 @@ impl<'d> Overlaps<'d> {
                 self.check(below(&fields), Alike::Shapes)?;
             }
             for group in groups {
+                // Each argument is looked for among those of the other field.
+                let arguments = group.first().map_or(0, |one| one.field.arguments.len());
+                self.look_at(group.len().saturating_sub(1) * arguments)?;
                 all_are(&group, is_same)?;
                 self.check(below(&group), Alike::Fields)?;
             }
