@@ -230,7 +230,7 @@ async fn the_log_tells_the_day_of_an_administrator_and_a_moderator() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_act_without_a_row_has_no_effect() {
-    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
+    let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;
     submit_durably(&api, "b", json!([{ "member": "ann", "score": 7 }])).await;
