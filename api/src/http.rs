@@ -222,10 +222,8 @@ async fn query_by_get(
     }
     let headers = std::mem::take(request.headers_mut());
     let span = span_of(request.extensions());
-    let bytes = pairs
-        .as_ref()
-        .map_or(0, |Query(pairs)| pairs.iter().map(|(name, value)| name.len() + value.len()).sum())
-        .max(request.uri().query().map_or(0, str::len));
+    // No pair is longer than its text.
+    let bytes = request.uri().query().map_or(0, str::len);
     let parse = move || match pairs {
         Ok(Query(pairs)) => parameters::of_address(pairs),
         Err(rejection) => Err(Error::bad_input(rejection.body_text())),

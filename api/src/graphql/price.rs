@@ -22,7 +22,7 @@ use crate::error::Result;
 use crate::loader::totals::Total;
 
 pub(crate) use scan::{counted, pay_position, scanned};
-pub(crate) use text::{pay_text, pay_texts};
+pub(crate) use text::{pay_boards, pay_text, pay_texts};
 
 /// A round trip: a pipeline and its answers.
 const ROUND_TRIP: u64 = 40;

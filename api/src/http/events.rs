@@ -13,7 +13,7 @@ use futures::stream::{BoxStream, unfold};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::execution::{BYTES_A_POINT, REQUEST_POINTS, limited, refuse_login};
+use super::execution::{limited, refuse_login, request_points};
 use super::operation::{Update, answers};
 use super::parameters::Parameters;
 use super::response::preference::Preference;
@@ -97,8 +97,7 @@ async fn begin(
     let token = login::token_of(&headers).map_err(|error| refused(&error))?;
     let login = Login::of_token(&service, address, token).await.map_err(|error| refused(&error))?;
     let client = login::client(login.principal.as_deref(), address);
-    let points = REQUEST_POINTS + bytes as u64 / BYTES_A_POINT;
-    let paid = service.rates.account(&client).read(points);
+    let paid = service.rates.account(&client).read(request_points(bytes));
     paid.map_err(|wait| limited(MediaType::Json, wait))?;
     let parameters = parse();
     let parameters =

@@ -40,7 +40,12 @@ use crate::metrics::METRICS;
 pub(super) const REQUEST_POINTS: u64 = 20;
 
 /// The bytes of a body or an answer that take a point to parse, write and compress.
-pub(super) const BYTES_A_POINT: u64 = 64;
+const BYTES_A_POINT: u64 = 64;
+
+/// The points of a request, a message or an answer of so many bytes.
+pub(super) fn request_points(bytes: usize) -> u64 {
+    REQUEST_POINTS + bytes as u64 / BYTES_A_POINT
+}
 
 /// The longest parameters, in bytes, of a request that is checked and executed in the task of its
 /// connection, as a task of its own takes some microseconds. Longer ones may take milliseconds to
@@ -104,19 +109,17 @@ async fn answered(
     received: Received,
     parse: impl FnOnce() -> Result<Parameters> + Send + 'static,
 ) -> HttpResponse {
-    let media_type = received.media_type;
+    let (media_type, points) = (received.media_type, request_points(received.bytes));
     let principal = match principal(&service, &received).await {
         Ok(principal) => principal,
         Err(refusal) => {
             // Its body has been read.
-            let points = REQUEST_POINTS + received.bytes as u64 / BYTES_A_POINT;
             service.rates.account(&Client::at(received.address)).read_more(points);
             return refusal;
         }
     };
     let client = login::client(principal.as_deref(), received.address);
     let account = service.rates.account(&client);
-    let points = REQUEST_POINTS + received.bytes as u64 / BYTES_A_POINT;
     let is_heavy = match account.read(points) {
         Ok(is_heavy) => is_heavy,
         Err(wait) => return limited(media_type, wait),

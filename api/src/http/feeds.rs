@@ -236,10 +236,9 @@ async fn push(
         // They are never closed.
         let place = places.acquire().await;
         let asker = (&client, principal.clone());
-        let mut executed = operation.execute(&service, asker, &following).await;
+        let executed = operation.execute(&service, asker, &following).await;
         drop(place);
         METRICS.live.executions.inc();
-        executed.spent += following.take_points().await;
         // One receiver is the feed's own.
         let sockets = updates.receiver_count().saturating_sub(1).max(1) as u64;
         let spent = executed.spent;
@@ -270,19 +269,21 @@ async fn push(
             return;
         }
         let mut is_unpaid = is_due;
-        while !wait(pause.take(), &following).await {
-            // Reads that find nothing new are paid for.
+        loop {
+            let has_changed = wait(pause.take(), &following).await;
             due += following.take_points().await;
-            if is_unpaid && !is_paid_soon(&taken).await {
+            if is_unpaid && timeout(PAID_SOON, taken.notified()).await.is_err() {
+                following.pause().await;
+                taken.notified().await;
                 break;
             }
+            if has_changed {
+                break;
+            }
+            // Reads that find nothing new are paid for.
             let share = std::mem::take(&mut due).div_ceil(sockets);
             updates.send_replace(Some(Arc::new(update.again(share))));
             is_unpaid = true;
-        }
-        if is_unpaid && !is_paid_soon(&taken).await {
-            following.pause().await;
-            taken.notified().await;
         }
         last = Some(update);
     }
@@ -303,11 +304,6 @@ async fn wait(pause: Option<Duration>, following: &Following) -> bool {
             true
         }
     }
-}
-
-/// True once a client has paid for the last answer, if one does so soon.
-async fn is_paid_soon(taken: &Notify) -> bool {
-    timeout(PAID_SOON, taken.notified()).await.is_ok()
 }
 
 impl Subscribed {

@@ -18,7 +18,7 @@ use super::Service;
 use super::admission::{Budget, LIGHT_POINTS_MAX};
 use super::check::cost::Cost;
 use super::check::{Document, memory_of};
-use super::execution::{BYTES_A_POINT, IN_PLACE_BYTES_MAX, REQUEST_POINTS, over_rate, within};
+use super::execution::{IN_PLACE_BYTES_MAX, REQUEST_POINTS, over_rate, request_points, within};
 use super::feeds::ANSWER_BYTES;
 use super::parameters::Parameters;
 use super::rates::{Account, Client};
@@ -250,8 +250,7 @@ async fn check(
 ) -> Result<Operation, Vec<ServerError>> {
     let has_token = principal.is_some();
     let refused = |error: Error| vec![server_error(error)];
-    let points = REQUEST_POINTS + bytes as u64 / BYTES_A_POINT;
-    let paid = service.rates.account(client).read(points);
+    let paid = service.rates.account(client).read(request_points(bytes));
     paid.map_err(|wait| refused(over_rate(wait)))?;
     // A hash may stand for a long text.
     let parameters = parameters.and_then(|mut parameters| {

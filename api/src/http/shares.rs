@@ -29,7 +29,7 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     }
 
     /// The holders of any part.
-    pub fn holders(&self) -> impl Iterator<Item = &K> {
+    pub fn holders(&self) -> impl ExactSizeIterator<Item = &K> {
         self.by_holder.keys()
     }
 
@@ -134,7 +134,7 @@ mod tests {
         drop((half, quarter));
         assert!(memory.take(&2, 51).is_none() && memory.take(&2, u64::MAX).is_none());
         let held = memory.lock();
-        assert_eq!((held.all, held.holders().count()), (0, 0));
+        assert_eq!((held.all, held.holders().len()), (0, 0));
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Holders {
     /// `UNAVAILABLE` if none of those that are asked may hold so much.
     pub fn hold(&self, bytes: u64) -> Result<Part<Client>> {
         let clients = self.lock();
-        let count = clients.holders().count().max(1);
+        let count = clients.holders().len().max(1);
         // Others each time.
         let first = self.asked.fetch_add(HOLDERS_MAX, Ordering::Relaxed) % count;
         let asked = clients.holders().skip(first).chain(clients.holders().take(first));
@@ -225,6 +225,6 @@ mod tests {
         assert_eq!(code(3), Err(ErrorCode::Unavailable));
         drop(first);
         assert_eq!(code(1), Ok(()));
-        assert_eq!(sockets.lock().sockets.holders().count(), 2);
+        assert_eq!(sockets.lock().sockets.holders().len(), 2);
     }
 }

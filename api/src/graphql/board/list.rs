@@ -50,8 +50,7 @@ pub(crate) async fn list(
             (rows, more, before.is_some())
         }
     };
-    // Their windows and seasons are parsed.
-    price::pay_text(ctx, rows.iter().map(|row| row.windows.len()).sum()).await?;
+    price::pay_boards(ctx, &rows).await?;
     let total = BoardTotal(filter);
     let mut connection = Connection::with_additional_fields(has_previous, has_next, total);
     for row in rows {

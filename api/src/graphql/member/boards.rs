@@ -74,8 +74,7 @@ pub(crate) async fn page(
         return Ok(MemberBoards::new(place.is_some(), false));
     }
     let (rows, has_next) = row::of_member(db, key, state(ctx).seen(), place, limit).await?;
-    // Their windows and seasons are parsed.
-    price::pay_text(ctx, rows.iter().map(|row| row.windows.len()).sum()).await?;
+    price::pay_boards(ctx, &rows).await?;
     let mut page = MemberBoards::new(place.is_some(), has_next);
     for row in rows {
         let (cursor, board) = (PageCursor::of(&row.no), CachedBoard::new(row)?);

@@ -1,6 +1,7 @@
 //! The price of texts.
 
 use async_graphql::{Context, SelectionField};
+use entity::board;
 
 use crate::error::Result;
 use crate::graphql::request::state;
@@ -19,6 +20,14 @@ pub(crate) async fn pay_text(ctx: &Context<'_>, bytes: usize) -> Result<()> {
         // In a box, as an answer may have very many ids and few of them are long.
         points => Box::pin(state(ctx).spend(points)).await,
     }
+}
+
+/// Pays for the windows and seasons of boards, which are parsed.
+///
+/// # Errors
+/// As [`pay_text`].
+pub(crate) async fn pay_boards(ctx: &Context<'_>, rows: &[board::Model]) -> Result<()> {
+    pay_text(ctx, rows.iter().map(|row| row.windows.len()).sum()).await
 }
 
 /// Pays for the ids and cursors of a page, before they are made: `bytes` of both for all items, and

@@ -6,13 +6,12 @@ use async_graphql::{Context, SimpleObject};
 use ranking::id::MemberId;
 use ranking::standings_id::StandingsId;
 
+use super::entry_page::find;
 use super::{Read, Standings};
 use crate::error::Result;
-use crate::graphql::price::{self, LookUp};
-use crate::graphql::request::{app, state};
+use crate::graphql::request::app;
 use crate::graphql::sight::is_hidden;
 use crate::graphql::types::scalar::int;
-use crate::loader::{Found, Place};
 
 /// A member's attempts in a period of a window with `attemptsMax`.
 #[derive(SimpleObject)]
@@ -40,17 +39,8 @@ impl Standings {
         };
         let id = StandingsId::of(board, "", counts, period);
         let read = Arc::new(Read::new(&app(ctx).deployment.store, board, id, period.clone()));
-        price::pay(state(ctx), LookUp::Entry(&read.id, &member), price::entries(&read, 1)).await?;
-        let place = Place { standings: read.clone(), key: member };
-        let seen = async {
-            match is_hidden(ctx, place.key.as_str()).await {
-                // As for one that there is not.
-                true => Ok(None),
-                false => state(ctx).loaders.entry(place).await,
-            }
-        };
-        let position = |found: &Option<Found>| found.as_ref().map_or(0, |found| found.position);
-        let found = price::counted(ctx, &read, seen, position).await?;
+        let is_hidden = is_hidden(ctx, member.as_str()).await;
+        let found = find(ctx, &read, &member, is_hidden).await?;
         let used = found.map_or(0, |found| read.rules.state(counts, period, found.key).score);
         let used = int(used.unsigned_abs())?;
         let max = int(max.into())?;

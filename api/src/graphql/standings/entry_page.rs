@@ -9,11 +9,11 @@ use ranking::score::rank_key::RankKey;
 use ranking::store::read::RankedEntry;
 use tokio::time::Instant;
 
-use super::Standings;
 use super::cursor::Side;
 use super::entries::EntryConnection;
 use super::entry::Entry;
 use super::score_range::ScoreRange;
+use super::{Read, Standings};
 use crate::graphql::price::{self, LookUp};
 use crate::graphql::request::{app, state};
 use crate::graphql::sight::is_hidden;
@@ -104,14 +104,9 @@ impl Standings {
         ctx: &Context<'_>,
         member: MemberId,
     ) -> crate::error::Result<Option<Entry>> {
-        if is_hidden(ctx, member.as_str()).await {
-            // It costs as much as one that there is not.
-            let price = price::entries(&self.read, 1);
-            price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price).await?;
-            let nothing = std::future::ready(Ok(None));
-            return price::counted(ctx, &self.read, nothing, |_| 0).await;
-        }
-        self.entry_of(ctx, member).await
+        let is_hidden = is_hidden(ctx, member.as_str()).await;
+        let found = find(ctx, &self.read, &member, is_hidden).await?;
+        Ok(found.map(|found| Entry::new(self.clone(), member, found)))
     }
 
     /// A member's entry, by the loader of the request.
@@ -120,12 +115,7 @@ impl Standings {
         ctx: &Context<'_>,
         member: MemberId,
     ) -> crate::error::Result<Option<Entry>> {
-        let price = price::entries(&self.read, 1);
-        price::pay(state(ctx), LookUp::Entry(&self.read.id, &member), price).await?;
-        let place = Place { standings: self.read.clone(), key: member.clone() };
-        let found = state(ctx).loaders.entry(place);
-        let position = |found: &Option<Found>| found.as_ref().map_or(0, |found| found.position);
-        let found = price::counted(ctx, &self.read, found, position).await?;
+        let found = find(ctx, &self.read, &member, false).await?;
         Ok(found.map(|found| Entry::new(self.clone(), member, found)))
     }
 
@@ -216,6 +206,26 @@ impl Standings {
         let range = ScoreRange::default();
         EntryConnection { list: self.clone(), read, shown, first, has_previous, has_next, range }
     }
+}
+
+/// A member's place in standings, by the loader of the request. One that the client does not see
+/// costs as much as one that there is not.
+pub(super) async fn find(
+    ctx: &Context<'_>,
+    read: &Arc<Read>,
+    member: &MemberId,
+    is_hidden: bool,
+) -> crate::error::Result<Option<Found>> {
+    price::pay(state(ctx), LookUp::Entry(&read.id, member), price::entries(read, 1)).await?;
+    let place = Place { standings: read.clone(), key: member.clone() };
+    let finding = async {
+        match is_hidden {
+            true => Ok(None),
+            false => state(ctx).loaders.entry(place).await,
+        }
+    };
+    let position = |found: &Option<Found>| found.as_ref().map_or(0, |found| found.position);
+    price::counted(ctx, read, finding, position).await
 }
 
 /// All of some entries, as a page.

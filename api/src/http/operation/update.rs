@@ -7,7 +7,7 @@ use axum::body::Bytes;
 
 use super::Executed;
 use crate::error::{Error, ErrorCode};
-use crate::http::execution::{BYTES_A_POINT, REQUEST_POINTS};
+use crate::http::execution::{REQUEST_POINTS, request_points};
 use crate::http::rates::Client;
 use crate::http::response::{finish, server_error};
 use crate::http::shares::Part;
@@ -43,7 +43,7 @@ impl Update {
             let message = format!("the answer is longer than {bytes_max} bytes: ask for less");
             return refusal(vec![server_error(Error::limit_exceeded(message))]);
         }
-        let sent = REQUEST_POINTS + json.len() as u64 / BYTES_A_POINT;
+        let sent = request_points(json.len());
         let Response { data, errors, .. } = response;
         Self { data: data.into(), errors, json: json.into(), sent, executed: shared, held: None }
     }

@@ -27,7 +27,7 @@ use super::entering::Entering;
 use super::executor::{Executor, Login};
 use super::message::{Received, Sent, error};
 use crate::error::{Error, ErrorCode};
-use crate::http::execution::{BYTES_A_POINT, REQUEST_POINTS};
+use crate::http::execution::request_points;
 use crate::http::rates::{Account, Client};
 use crate::http::response::server_error;
 use crate::http::serving::{Stage, reached};
@@ -160,11 +160,6 @@ impl Session {
     }
 }
 
-/// The points of a message of so many bytes.
-fn points_of(bytes: usize) -> u64 {
-    REQUEST_POINTS + bytes as u64 / BYTES_A_POINT
-}
-
 impl Talk {
     /// Passes a message of the client on, if it is in order.
     async fn receive(
@@ -186,7 +181,7 @@ impl Talk {
         // Whatever it turns out to be: to read it takes the time.
         let paid = self.pay(text.len());
         if paid.is_err() {
-            self.account().read_more(points_of(text.len()));
+            self.account().read_more(request_points(text.len()));
         }
         let received = Received::read(text.as_str()).ok_or(End::Closed(Close::Message))?;
         match &received {
@@ -244,7 +239,7 @@ impl Talk {
 
     /// Takes the points of a message from the rate of the client.
     fn pay(&self, bytes: usize) -> Step {
-        let paid = self.account().read(points_of(bytes));
+        let paid = self.account().read(request_points(bytes));
         paid.map(|_| ()).map_err(|_| End::Closed(Close::TooMany))
     }
 
