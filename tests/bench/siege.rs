@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use reqwest::Client;
+use tokio::runtime::{self, Runtime};
 use tokio::task::JoinSet;
 
 use crate::Scale;
@@ -37,6 +38,10 @@ const BODY_BYTES_MAX: usize = 40_000;
 /// The time for which an attacker holds a connection, on average.
 const HOLD: Duration = Duration::from_secs(10);
 
+/// The niceness of the attackers' threads: they stand for machines of their own, whose processors
+/// would do their work.
+const NICENESS: i32 = 19;
+
 /// Room for all connections; the other limits are the defaults.
 const SETTINGS: [(&str, &str); 1] = [("LAUREL_CONNECTIONS_MAX", "4000")];
 
@@ -53,17 +58,43 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     let url: Arc<str> = server.api.url().into();
     let lasts = Duration::from_secs(scale.of(SECONDS, 5) as u64);
     let alone = read(&url, lasts).await;
-    let is_over = Arc::new(AtomicBool::new(false));
-    let hostile = attack(&url, &tokens, &is_over);
+    let side = Side::default();
+    let elsewhere = elsewhere();
+    let hostile = attack(&elsewhere, &url, &tokens, &side);
     let (beside, spent) = server.measure(read(&url, lasts)).await;
-    is_over.store(true, Ordering::Relaxed);
+    side.is_over.store(true, Ordering::Relaxed);
     hostile.join_all().await;
-    println!("the siege: {spent}");
+    elsewhere.shutdown_background();
+    println!("the siege: {spent}, {} hostile requests", side.sent.load(Ordering::Relaxed));
     for (side, (mut ms, failed)) in [("alone", alone), ("besieged", beside)] {
         println!("{side}: {} answers, failures {failed:?}", ms.len());
         figures.add("honest readers, p50", "ms", side, quantile(&mut ms, 0.5));
         figures.add("honest readers, p99", "ms", side, quantile(&mut ms, 0.99));
     }
+}
+
+/// What the attackers share.
+#[derive(Clone, Default)]
+struct Side {
+    is_over: Arc<AtomicBool>,
+    sent: Arc<AtomicUsize>,
+}
+
+impl Side {
+    /// False once the siege is over; counts a request otherwise.
+    fn goes_on(&self) -> bool {
+        let goes_on = !self.is_over.load(Ordering::Relaxed);
+        self.sent.fetch_add(goes_on.into(), Ordering::Relaxed);
+        goes_on
+    }
+}
+
+/// The threads of the attackers.
+fn elsewhere() -> Runtime {
+    let be_nice = || {
+        rustix::process::setpriority_process(None, NICENESS).expect("a thread may be nicer");
+    };
+    runtime::Builder::new_multi_thread().enable_all().on_thread_start(be_nice).build().unwrap()
 }
 
 fn mean_pause() -> Duration {
@@ -130,7 +161,8 @@ async fn read_until(client: Client, url: Arc<str>, deadline: Instant) -> (Vec<f6
 /// Begins to attack. Of ten connections four send costly requests, three parts of requests, one
 /// asks for a long answer and one for a stream of them and both read nothing, and one submits late
 /// scores to a board whose owner accepts any delay.
-fn attack(url: &Arc<str>, tokens: &[String], is_over: &Arc<AtomicBool>) -> JoinSet<()> {
+fn attack(elsewhere: &Runtime, url: &Arc<str>, tokens: &[String], side: &Side) -> JoinSet<()> {
+    let _entered = elsewhere.enter();
     let all = [
         documents::fragments(),
         documents::heaps(),
@@ -146,13 +178,13 @@ fn attack(url: &Arc<str>, tokens: &[String], is_over: &Arc<AtomicBool>) -> JoinS
     for (host, token) in (100..100 + ADDRESSES).zip(tokens) {
         let client = client(host);
         for number in 0..OF_ADDRESS {
-            let (client, url, is_over) = (client.clone(), url.clone(), is_over.clone());
+            let (client, url, side) = (client.clone(), url.clone(), side.clone());
             match number % 10 {
-                0..4 => hostile.spawn(send_until(client, url, attacks.clone(), is_over)),
-                4..7 => hostile.spawn(hold_until(host, url, head(100_000), is_over)),
-                7 => hostile.spawn(hold_until(host, url, long_answer(number), is_over)),
-                8 => hostile.spawn(hold_until(host, url, stream(number), is_over)),
-                _ => hostile.spawn(submit_until(client, url, token.clone(), is_over)),
+                0..4 => hostile.spawn(send_until(client, url, attacks.clone(), side)),
+                4..7 => hostile.spawn(hold_until(host, url, head(100_000), side)),
+                7 => hostile.spawn(hold_until(host, url, long_answer(number), side)),
+                8 => hostile.spawn(hold_until(host, url, stream(number), side)),
+                _ => hostile.spawn(submit_until(client, url, token.clone(), side)),
             };
         }
     }
@@ -176,13 +208,8 @@ fn stream(number: usize) -> String {
     head(body.len()).replacen("\r\n\r\n", accept, 1) + &body
 }
 
-async fn send_until(
-    client: Client,
-    url: Arc<str>,
-    attacks: Arc<[Attack]>,
-    is_over: Arc<AtomicBool>,
-) {
-    while !is_over.load(Ordering::Relaxed) {
+async fn send_until(client: Client, url: Arc<str>, attacks: Arc<[Attack]>, side: Side) {
+    while side.goes_on() {
         let number = rand::rng().random_range(0..attacks.len());
         // Most are refused; some end with the connection.
         drop(attacks[number].send(&client, &url, "").await);
@@ -191,10 +218,10 @@ async fn send_until(
 }
 
 /// Submits late scores, each time better ones.
-async fn submit_until(client: Client, url: Arc<str>, token: String, is_over: Arc<AtomicBool>) {
+async fn submit_until(client: Client, url: Arc<str>, token: String, side: Side) {
     let late = Attack::new("late scores", SUBMIT, late("lenient", MOST)).with_token(&token);
     for score in 1.. {
-        if is_over.load(Ordering::Relaxed) {
+        if !side.goes_on() {
             return;
         }
         let better = late.in_words(&[("\"score\":1", &format!("\"score\":{score}"))]);
@@ -204,8 +231,8 @@ async fn submit_until(client: Client, url: Arc<str>, token: String, is_over: Arc
 }
 
 /// Sends a text, and holds the connection without reading from it, again and again.
-async fn hold_until(host: u8, url: Arc<str>, text: String, is_over: Arc<AtomicBool>) {
-    while !is_over.load(Ordering::Relaxed) {
+async fn hold_until(host: u8, url: Arc<str>, text: String, side: Side) {
+    while side.goes_on() {
         if let Ok(mut socket) = Socket::connect_unread(&url, host).await
             && socket.send(&text).await
         {

@@ -208,7 +208,10 @@ impl Entry {
         price::pay(state(ctx), look_up, price::metadata()).await?;
         let key = (self.member.clone(), self.found.key);
         let of = EntryMaker { board: board.clone(), standings: read.clone(), key };
-        Ok(state(ctx).loaders.metadata(of).await?.map(Json))
+        let found = state(ctx).loaders.metadata(of).await?;
+        // An answer may have very many, each with a text of its own.
+        price::pay_text(ctx, found.as_ref().map_or(0, |text| text.as_str().len())).await?;
+        Ok(found.map(Json))
     }
 
     /// The number of scores that count in the entry: those of its member, period and segment,
