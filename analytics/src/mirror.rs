@@ -214,16 +214,21 @@ async fn restart(deployment: &Deployment, place: &Place) -> Result<usize> {
     Ok(paths.len())
 }
 
-/// Removes the files that are not part of the lake. No other run is under way.
+/// Removes the files that are not part of the lake. No other run is under way, unless it was taken
+/// for dead.
 async fn tidy(deployment: &Deployment, place: &Place) -> Result<usize> {
-    let due = mirror::due(&deployment.db).await?;
-    for file in &due {
+    let mut removed = 0;
+    for file in mirror::due(&deployment.db).await? {
+        if !mirror::take(&deployment.db, &file).await? {
+            continue;
+        }
         place.remove(&file.path).await?;
         failpoint::hit("mirror-removed");
-        mirror::forget(&deployment.db, file).await?;
+        mirror::forget(&deployment.db, &file).await?;
+        removed += 1;
     }
     mirror::forget_reading(&deployment.db).await?;
-    Ok(due.len())
+    Ok(removed)
 }
 
 /// The work on a board's partition.
@@ -325,11 +330,13 @@ impl Mirroring<'_> {
     ) -> Result<Decided> {
         let decided = mirror::decide(self.deployment, reach, file).await?;
         failpoint::hit("mirror-decided");
-        if decided == Decided::Mirrored {
-            mirrored.events += file.events.unsigned_abs();
-            mirrored.files += 1;
-            mirrored.bytes += file.bytes.unsigned_abs();
+        if decided != Decided::Mirrored {
+            mirror::give_up(&self.deployment.db, file).await?;
+            return Ok(decided);
         }
+        mirrored.events += file.events.unsigned_abs();
+        mirrored.files += 1;
+        mirrored.bytes += file.bytes.unsigned_abs();
         Ok(decided)
     }
 

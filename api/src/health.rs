@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use engine::deployment::Deployment;
-use engine::deployment::redis_health::{RECOVERY_WAIT, RedisHealth, State};
+use engine::deployment::redis_health::{RedisHealth, State};
 use engine::deployment::watch::Warning;
 use entity::history::log_cursor;
 use futures::future::join_all;
@@ -33,10 +33,7 @@ const INTERVAL_UNWELL: Duration = Duration::from_millis(50);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a server of Redis may be silent before readers go to SQL.
-const HUNG_AFTER: Duration = Duration::from_millis(750);
-
-/// How long a server of Redis may give no answer, or only errors, before scores are refused.
-const SILENT_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const HUNG_AFTER: Duration = Duration::from_millis(750);
 
 /// The most partitions that `/readyz` names.
 const NAMED_MAX: usize = 5;
@@ -209,27 +206,43 @@ impl Health {
     async fn watch_redis(&self, deployment: &Deployment) {
         let store = deployment.store.for_probe();
         loop {
-            let servers = timeout(ANSWER_TIMEOUT, store.partitions_by_server()).await;
-            let servers = servers.ok().and_then(Result::ok).unwrap_or_default();
             let redis = &deployment.redis_health;
-            let asked = join_all(servers.iter().map(|partitions| {
-                let store = &store;
-                async move {
-                    let asked_at = Instant::now();
-                    let heads = heads_in_time(store, redis, partitions).await;
-                    self.see_heads(redis, partitions, heads.as_ref(), asked_at);
-                }
-            }));
-            asked.await;
-            if servers.is_empty() {
+            let Some(servers) = servers_of(&store).await else {
                 let all: Vec<PartitionNo> = store.partitions().each().collect();
                 self.see_heads(redis, &all, None, Instant::now());
+                sleep(INTERVAL_UNWELL).await;
+                continue;
+            };
+            let watched =
+                servers.iter().map(|partitions| self.watch_server(&store, redis, partitions));
+            tokio::select! {
+                _ = join_all(watched) => {}
+                () = until_moved(&store, &servers) => {}
             }
+        }
+    }
+
+    /// Watches a server of Redis, whatever the others do.
+    async fn watch_server(&self, store: &Store, redis: &RedisHealth, partitions: &[PartitionNo]) {
+        let mut looked_beside = Instant::now();
+        loop {
+            let asked_at = Instant::now();
+            let heads = heads_in_time(store, redis, partitions).await;
+            self.see_heads(redis, partitions, heads.as_ref(), asked_at);
             sleep(INTERVAL_UNWELL).await;
-            let is_well = self.partitions().iter().all(|health| health.is_level == Some(true));
+            let is_well = {
+                let all = self.lock();
+                partitions.iter().all(|no| all[usize::from(no.0)].is_level == Some(true))
+            };
             if is_well {
                 // A timeout is the usual end.
                 let _ = timeout(REDIS_INTERVAL, redis.doubted()).await;
+            }
+            let silent = partitions.first().filter(|no| redis.is_silent(**no));
+            if let Some(&silent) = silent.filter(|_| looked_beside.elapsed() >= ANSWER_TIMEOUT) {
+                // A replica may have taken its place; else it is asked again.
+                let _ = timeout(ANSWER_TIMEOUT, store.look_beside(silent)).await;
+                looked_beside = Instant::now();
             }
         }
     }
@@ -256,20 +269,31 @@ impl Health {
             self.was_level.store(true, Ordering::Relaxed);
         }
         note_complete(redis, &partitions);
-        redis.note(numbers.iter().map(|no| {
+        // Collected, as `note` holds what `is_away` asks.
+        let states = numbers.iter().map(|no| {
             let health = &mut partitions[usize::from(no.0)];
-            let waits = health.waits_for_recovery(now, RECOVERY_WAIT);
-            let state = match health.is_silent(asked_at, now, SILENT_AFTER) {
-                true => State::Silent,
-                false if waits || health.is_level.is_none() => State::Away,
-                false => State::Here,
-            };
-            (*no, state)
-        }));
+            let was_away = redis.is_away(&[*no]);
+            (*no, health.state((was_away, asked_at, now)))
+        });
+        let states: Vec<(PartitionNo, State)> = states.collect();
+        redis.note(states);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<PartitionHealth>> {
         self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The partitions of each server; `None` if no server tells.
+async fn servers_of(store: &Store) -> Option<Vec<Vec<PartitionNo>>> {
+    let servers = timeout(ANSWER_TIMEOUT, store.partitions_by_server()).await;
+    servers.ok()?.ok().filter(|servers| !servers.is_empty())
+}
+
+/// Waits until servers are known to have other partitions than these.
+async fn until_moved(store: &Store, servers: &[Vec<PartitionNo>]) {
+    while servers_of(store).await.is_none_or(|now| now == servers) {
+        sleep(REDIS_INTERVAL).await;
     }
 }
 
@@ -290,7 +314,6 @@ async fn heads_in_time(
     let answer = match timeout(HUNG_AFTER, &mut asking).await {
         Ok(answer) => answer,
         Err(_) => {
-            // Collected, as `note` holds what `is_away` asks.
             let here: Vec<PartitionNo> =
                 partitions.iter().copied().filter(|no| !redis.is_away(&[*no])).collect();
             redis.note(here.into_iter().map(|no| (no, State::Away)));

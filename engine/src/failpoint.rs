@@ -1,31 +1,48 @@
-//! Steps at which a test makes this program end, as kill -9 would. Release builds ignore them.
+//! Steps at which a test makes this program end, as kill -9 would, or stand still. Release builds
+//! ignore them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The variable that names a step; with `:2`, the second time that the program reaches it.
-const VARIABLE: &str = "CRASH_AT";
+use rustix::process::Signal;
+
+/// The variable that names the step at which it ends; with `:2`, the second time that it gets
+/// there.
+const CRASH: &str = "CRASH_AT";
+
+/// The variable that names the step at which it stands still, until it is told to go on.
+const STOP: &str = "STOP_AT";
 
 /// The size of a batch: 1 if a failpoint is set, so that there are several steps; otherwise
 /// `count`.
 pub fn batch_size(count: usize) -> usize {
-    let is_asked = cfg!(debug_assertions) && std::env::var_os(VARIABLE).is_some();
+    let is_asked = cfg!(debug_assertions) && std::env::var_os(CRASH).is_some();
     if is_asked { 1 } else { count }
 }
 
-/// Aborts the process if the variable names this step.
+/// Aborts the process, or stops it, if a variable names this step.
 pub fn hit(step: &str) {
-    static REACHED: AtomicUsize = AtomicUsize::new(0);
+    static ENDS: AtomicUsize = AtomicUsize::new(0);
+    static STOPS: AtomicUsize = AtomicUsize::new(0);
     if !cfg!(debug_assertions) {
         return;
     }
-    let Ok(asked) = std::env::var(VARIABLE) else {
-        return;
+    if is_named(step, CRASH, &ENDS) {
+        std::process::abort();
+    }
+    if is_named(step, STOP, &STOPS) {
+        // Where the system refuses, the test that waits for it fails.
+        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+    }
+}
+
+/// True if a variable names this step, and this time that the program gets there.
+fn is_named(step: &str, variable: &str, reached: &AtomicUsize) -> bool {
+    let Ok(asked) = std::env::var(variable) else {
+        return false;
     };
     let (asked, time) = match asked.split_once(':') {
         Some((asked, time)) => (asked, time.parse().unwrap_or(1)),
         None => (asked.as_str(), 1),
     };
-    if asked == step && REACHED.fetch_add(1, Ordering::Relaxed) + 1 == time {
-        std::process::abort();
-    }
+    asked == step && reached.fetch_add(1, Ordering::Relaxed) + 1 == time
 }

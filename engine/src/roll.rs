@@ -99,14 +99,30 @@ struct Rolled {
 async fn roll_boards(deployment: &Deployment, boards: &[&Board], now_ms: i64) -> Result<Rolled> {
     let mut rolled = Rolled::default();
     let mut places: Vec<(Partition<'_>, &Board)> = vec![];
+    let silent = || ranking::Error::Unavailable("Redis does not answer".into()).into();
     for &board in boards {
-        let partitions = deployment.partitions_of(board);
-        places.extend(partitions.into_iter().map(|partition| (partition, board)));
+        for partition in deployment.partitions_of(board) {
+            // It would let the others wait.
+            if deployment.redis_health.is_away(&[partition.no]) {
+                rolled.late.insert(board.no);
+                rolled.failed = Some(silent());
+            } else {
+                places.push((partition, board));
+            }
+        }
     }
     for places in places.chunks(PLACES_MAX) {
         let names: Vec<_> =
             places.iter().map(|(partition, board)| (partition.no, board.no)).collect();
-        let marks = deployment.store.many_rolls(&names).await?;
+        let marks = match deployment.store.many_rolls(&names).await {
+            Ok(marks) => marks,
+            // A board that fails does not stop the others.
+            Err(error) => {
+                rolled.late.extend(names.iter().map(|(_, board)| *board));
+                rolled.failed = Some(error.into());
+                continue;
+            }
+        };
         for (&(partition, board), marks) in places.iter().zip(marks) {
             let due = marks.map_err(Error::from).and_then(|marks| is_due(board, &marks, now_ms));
             let done = match due {

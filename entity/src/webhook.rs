@@ -8,7 +8,9 @@ pub mod told_period;
 
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::ExprTrait;
-use sea_orm::{ActiveValue::Set, Condition, IntoActiveModel, QueryOrder};
+use sea_orm::{
+    ActiveValue::Set, Condition, DatabaseTransaction, IntoActiveModel, QueryOrder, QuerySelect,
+};
 use serde_json::json;
 
 use crate::audit::Act;
@@ -19,6 +21,10 @@ use circle::Circle;
 
 /// The most webhooks of a deployment.
 pub const WEBHOOKS_MAX: u64 = 16;
+
+/// The most secrets of a webhook that sign beside the present one: each more is a signature in each
+/// request.
+pub const FORMER_SECRETS_MAX: usize = 3;
 
 /// How long a process that delivers to a webhook counts as alive without a word, in milliseconds.
 pub const HELD_MS: i64 = 60_000;
@@ -114,9 +120,9 @@ pub struct Model {
     pub board_no: Option<i64>,
     /// The secret that signs, as text.
     pub secret: String,
-    /// The secret before it, while both sign.
+    /// The secrets before it that sign as well, newest first, with spaces between them.
     pub former_secret: Option<String>,
-    /// The first instant at which the former secret no longer signs, in Unix milliseconds.
+    /// The first instant at which the former secrets no longer sign, in Unix milliseconds.
     pub former_until_ms: Option<i64>,
     /// The state.
     pub state: State,
@@ -161,8 +167,8 @@ impl Model {
     /// The secrets that sign at an instant, the present one first.
     pub fn secrets(&self, now_ms: i64) -> Vec<&str> {
         let former = self.former_until_ms.is_some_and(|until_ms| now_ms < until_ms);
-        let former = self.former_secret.as_deref().filter(|_| former);
-        std::iter::once(self.secret.as_str()).chain(former).collect()
+        let former = self.former_secret.as_deref().filter(|_| former).unwrap_or_default();
+        std::iter::once(self.secret.as_str()).chain(former.split_whitespace()).collect()
     }
 
     /// An act that made the row and its circle what they are, with all but secrets and the keys of
@@ -239,38 +245,90 @@ pub async fn insert(
     Ok(transaction.commit().await?)
 }
 
-/// Replaces the name, the address, the kinds, the board, the secrets and the circle of a webhook,
-/// with the row of the audit log. A kind that is new begins now, and so does another circle.
-/// Returns false if the webhook is gone.
+/// Gives a webhook the name, the address, the kinds and the board in which `row` differs from
+/// `seen`, and the circle, with the row of the audit log. A kind that is new begins now, and so does
+/// another circle. Returns the changed row; `None` if the webhook is gone.
 pub async fn update(
     db: &DatabaseConnection,
+    seen: &Model,
     (row, circle): (&Model, Option<&Circle>),
     partitions: u16,
     act: Act,
-) -> Result<bool> {
+) -> Result<Option<Model>> {
     let transaction = begin(db).await?;
-    let Some(before) = find(&transaction, &row.id).await? else { return Ok(false) };
-    let changed = ActiveModel {
-        name: Set(row.name.clone()),
-        url: Set(row.url.clone()),
-        types: Set(row.types.clone()),
-        board_no: Set(row.board_no),
-        secret: Set(row.secret.clone()),
-        former_secret: Set(row.former_secret.clone()),
-        former_until_ms: Set(row.former_until_ms),
-        periods_since_ms: Set(row.periods_since_ms),
+    let Some(before) = locked(&transaction, &row.id).await? else { return Ok(None) };
+    // Another administrator may have changed the rest meanwhile.
+    let changed = Model {
+        name: changed(&seen.name, &row.name).unwrap_or(&before.name).clone(),
+        url: changed(&seen.url, &row.url).unwrap_or(&before.url).clone(),
+        types: changed(&seen.types, &row.types).unwrap_or(&before.types).clone(),
+        board_no: *changed(&seen.board_no, &row.board_no).unwrap_or(&before.board_no),
+        periods_since_ms: Ord::max(before.periods_since_ms, row.periods_since_ms),
+        ..before.clone()
+    };
+    let set = ActiveModel {
+        name: Set(changed.name.clone()),
+        url: Set(changed.url.clone()),
+        types: Set(changed.types.clone()),
+        board_no: Set(changed.board_no),
+        periods_since_ms: Set(changed.periods_since_ms),
         ..Default::default()
     };
-    Entity::update_many().set(changed).filter(Column::Id.eq(&row.id)).exec(&transaction).await?;
-    match (before.asks_for(Kind::Score), row.asks_for(Kind::Score)) {
+    Entity::update_many().set(set).filter(Column::Id.eq(&row.id)).exec(&transaction).await?;
+    match (before.asks_for(Kind::Score), changed.asks_for(Kind::Score)) {
         (false, true) => lane::begin_history(&transaction, &row.id, partitions).await?,
         (true, false) => lane::end_history(&transaction, &row.id).await?,
         _ => {}
     }
     circle::set(&transaction, &row.id, circle).await?;
-    row.of_act(circle, act).write(&transaction).await?;
+    changed.of_act(circle, act).write(&transaction).await?;
     transaction.commit().await?;
-    Ok(true)
+    Ok(Some(changed))
+}
+
+/// The value that a caller changed, if it did.
+fn changed<'v, T: PartialEq>(seen: &T, wanted: &'v T) -> Option<&'v T> {
+    (seen != wanted).then_some(wanted)
+}
+
+/// Gives a webhook a new secret, with the row of the audit log. Those before it sign as well until
+/// `until_ms`, and until an earlier overlap ends; without `until_ms` none does. Returns the changed
+/// row; `None` if the webhook is gone.
+pub async fn rotate(
+    db: &DatabaseConnection,
+    id: &str,
+    secret: String,
+    (now_ms, until_ms): (i64, Option<i64>),
+    act: Act,
+) -> Result<Option<Model>> {
+    let transaction = begin(db).await?;
+    let Some(before) = locked(&transaction, id).await? else { return Ok(None) };
+    // The answer with the present one may have been lost, so that nobody knows it.
+    let former = before.secrets(now_ms).into_iter().take(FORMER_SECRETS_MAX);
+    let former = until_ms.map(|_| former.collect::<Vec<_>>().join(" "));
+    let still_ms = before.former_until_ms.filter(|still_ms| now_ms < *still_ms);
+    let row = Model {
+        secret,
+        former_secret: former,
+        former_until_ms: until_ms.map(|until_ms| Ord::max(until_ms, still_ms.unwrap_or(until_ms))),
+        ..before
+    };
+    let set = ActiveModel {
+        secret: Set(row.secret.clone()),
+        former_secret: Set(row.former_secret.clone()),
+        former_until_ms: Set(row.former_until_ms),
+        ..Default::default()
+    };
+    Entity::update_many().set(set).filter(Column::Id.eq(id)).exec(&transaction).await?;
+    let circle = circle::of(&transaction, id).await?;
+    row.of_act(circle.as_ref(), act).write(&transaction).await?;
+    transaction.commit().await?;
+    Ok(Some(row))
+}
+
+/// The webhook of an id, which no other transaction changes meanwhile.
+async fn locked(transaction: &DatabaseTransaction, id: &str) -> Result<Option<Model>, DbErr> {
+    Entity::find_by_id(id).lock_exclusive().one(transaction).await
 }
 
 /// Sets the state of a webhook by an administrator, with the row of the audit log. One that is

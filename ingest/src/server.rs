@@ -169,7 +169,8 @@ impl Server {
                 Sent::Refused(fault) if fault.code == "NOT_FOUND" => Answer::Refused(fault),
                 Sent::Refused(_) | Sent::Unread(_) if range.len() > 1 => {
                     let middle = range.start + range.len() / 2;
-                    left.extend([range.start..middle, middle..range.end]);
+                    // The first half next: the position of a later score stands for those before.
+                    left.extend([middle..range.end, range.start..middle]);
                     continue;
                 }
                 Sent::Refused(fault) | Sent::Unread(fault) => match self.check().await? {

@@ -27,6 +27,7 @@ mod m20261127_000020_told_periods;
 mod m20261128_000021_postgres_keys;
 mod m20261128_000022_circles;
 mod m20261128_000023_mirrors;
+mod m20261129_000024_mariadb_texts;
 
 use std::sync::Arc;
 
@@ -70,6 +71,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261128_000021_postgres_keys::Migration),
             Box::new(m20261128_000022_circles::Migration),
             Box::new(m20261128_000023_mirrors::Migration),
+            Box::new(m20261129_000024_mariadb_texts::Migration),
         ]
     }
 }
@@ -79,6 +81,10 @@ const LOCK: i64 = 0x6c61_7572_656c;
 
 /// As [`LOCK`], of MariaDB and MySQL, whose locks are of all databases of a server.
 const GET_LOCK: &str = "SELECT GET_LOCK(CONCAT('laurel.', MD5(DATABASE())), 600)";
+
+/// The longest silence after which MariaDB and MySQL close a session, on every system: some servers
+/// close one within a minute.
+const KEEP_SESSION: &str = "SET SESSION wait_timeout = 2147483";
 
 /// Applies all missing steps in one transaction: all of them, or none if one fails or the process
 /// ends. MariaDB and MySQL know no such transactions: there the next start goes on.
@@ -137,6 +143,8 @@ pub async fn up_apart(db: &DatabaseConnection, steps: Option<u32>) -> Result<(),
     // The lock is of a session, which is none of the pool's: that may have a single one.
     let options = db.get_mysql_connection_pool().connect_options();
     let mut session = options.connect().await.map_err(failed)?;
+    // It does nothing meanwhile, and its lock is gone once the server closes it.
+    sqlx::query(KEEP_SESSION).execute(&mut session).await.map_err(failed)?;
     let asked = sqlx::query_scalar::<MySql, Option<i64>>(GET_LOCK);
     let answer = asked.fetch_one(&mut session).await.map_err(failed)?;
     if answer != Some(1) {

@@ -1,7 +1,10 @@
-//! A minute without Redis under five hundred readers a second: what they wait, and what SQL does.
+//! A minute without Redis under five hundred readers a second and a writer: what they wait and are
+//! told, and what SQL does.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::RngExt;
@@ -17,7 +20,7 @@ use tests::api::friends::change_friends;
 use tests::api::submission::submit_durably;
 use tests::clock::{DAY_MS, now_ms};
 use tests::deployment::{Deployment, Sql};
-use tests::documents::ADD_FRIEND;
+use tests::documents::{ADD_FRIEND, SUBMIT_SCORES};
 use tests::servers::redis_node::RedisNode;
 
 /// The members of the board.
@@ -26,6 +29,9 @@ const MEMBERS: usize = 20_000;
 /// The requests of a second, and the seconds before Redis goes, without it, and after it is back.
 const RATE: u64 = 500;
 const SECONDS: [usize; 3] = [15, 60, 15];
+
+/// The pause between two scores of the writer.
+const WRITE_PAUSE: Duration = Duration::from_millis(100);
 
 /// The pause after a change, so that only what goes on is measured.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -45,6 +51,8 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
         let how = if silent { "silent" } else { "dead" };
         let (api, mut redis) = start(scale).await;
         let [before, during, after] = SECONDS.map(|seconds| scale.of(seconds, 5));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let writer = tokio::spawn(write(api.url().into(), api.token().into(), is_over.clone()));
         measure_for(&api, before, &format!("before Redis is {how}"), figures).await;
         match silent {
             true => redis.signal("STOP"),
@@ -57,6 +65,12 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
         }
         sleep(SETTLE).await;
         measure_for(&api, after, &format!("after Redis was {how}"), figures).await;
+        is_over.store(true, Ordering::Relaxed);
+        let told = writer.await.unwrap();
+        api.deployment().settle().await;
+        let kept = "SELECT COUNT(*) FROM score_event WHERE member LIKE 'w%'";
+        let kept = api.deployment().number(kept).await;
+        println!("Redis was {how}: the writer was told {told:?}, and SQL has {kept} of its scores");
     }
 }
 
@@ -108,6 +122,36 @@ fn query() -> Value {
         "{{board(slug:\"b\"){{standings(of: {{ window:\"{window}\" }}){{source {what}}}}}}}"
     );
     json!({ "query": text })
+}
+
+/// Submits scores of new members one after the other; returns what it was told, and how often.
+async fn write(
+    url: Arc<str>,
+    token: Arc<str>,
+    is_over: Arc<AtomicBool>,
+) -> BTreeMap<String, usize> {
+    let client = Client::builder().timeout(Duration::from_secs(30)).build().unwrap();
+    let mut told = BTreeMap::new();
+    for number in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let score = json!({ "member": format!("w{number}"), "score": 1 });
+        let variables = json!({ "board": "b", "scores": [score], "ack": "DURABLE" });
+        let body = json!({ "query": SUBMIT_SCORES, "variables": variables });
+        let sent = client.post(format!("{url}/graphql")).bearer_auth(&token).json(&body);
+        let answer: Value = match sent.send().await {
+            Ok(answer) => answer.json().await.unwrap_or_default(),
+            Err(error) => json!({ "errors": [{ "extensions": { "code": error.to_string() } }] }),
+        };
+        let result = &answer["data"]["submitScores"]["results"][0];
+        let codes = [&answer["errors"][0]["extensions"]["code"], &result["error"]["code"]];
+        let said = codes.into_iter().chain([&result["status"]]).find_map(Value::as_str);
+        let said = said.unwrap_or("nothing");
+        *told.entry(said.to_owned()).or_default() += 1;
+        sleep(WRITE_PAUSE).await;
+    }
+    told
 }
 
 async fn measure_for(api: &Api, seconds: usize, side: &str, figures: &mut Figures) {

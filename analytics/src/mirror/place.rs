@@ -79,6 +79,10 @@ impl Place {
             return Ok(Self { url: url.to_owned(), kind: Kind::Directory(rest.into()) });
         }
         let (bucket, root) = rest.split_once('/').unwrap_or((rest, ""));
+        ensure!(
+            Path::from(root).as_ref() == root,
+            "invalid place of the lake {shown}: a store writes its path in another form: expected names without ~, %, *, brackets and other signs, and one slash between them"
+        );
         let of_bucket = format!("{scheme}://{bucket}");
         let store = store(scheme, &of_bucket, timeout)
             .map_err(|error| anyhow::anyhow!("{}", without_parameters(&error.to_string())))

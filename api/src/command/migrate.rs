@@ -29,7 +29,7 @@ pub enum MigrateCommand {
 /// Runs a command.
 pub async fn run(command: MigrateCommand) -> Result<()> {
     match command {
-        MigrateCommand::Up(sql) => migration::up(&connect(&sql).await?).await?,
+        MigrateCommand::Up(sql) => upgrade(&sql).await?,
         MigrateCommand::Down { yes: false, .. } => {
             bail!("the last step's tables and all their rows would go: confirm with --yes")
         }
@@ -55,6 +55,10 @@ pub async fn run(command: MigrateCommand) -> Result<()> {
         }
     }
     Ok(())
+}
+
+async fn upgrade(arguments: &SqlArguments) -> Result<()> {
+    Ok(arguments.sql.upgrade(&connect(arguments).await?).await?)
 }
 
 async fn connect(arguments: &SqlArguments) -> Result<sea_orm::DatabaseConnection> {

@@ -15,7 +15,7 @@ use ranking::standings_id::StandingsId;
 use ranking::store::read::Standings;
 use ranking::window::Window;
 
-use super::request::RequestState;
+use super::request::{RequestState, app, state};
 use super::standings::dense::DENSE_SCORES_MAX;
 use crate::app::App;
 use crate::error::Result;
@@ -119,6 +119,10 @@ const PERIOD: u64 = 2;
 pub(crate) const AMENDMENT: u64 = 10_000;
 pub(crate) const AMENDMENT_OF_MANY: u64 = 50_000;
 
+/// The events of an open period, folded for a reader and those after it: few folds are under way at
+/// a time, so a client has few of them made.
+const FOLD: u64 = 10_000;
+
 /// A look-up that the request has made before.
 pub(crate) const REPEATED: u64 = 1;
 
@@ -142,6 +146,8 @@ pub(crate) enum LookUp<'a> {
     /// Dense ranks up to a position of about two to the power of a number, for fields of one level.
     Dense(&'a StandingsId, u32, usize),
     Row(&'a str),
+    /// Standings that are folded while Redis is away.
+    Fold(&'a StandingsId),
     Total(&'a Total),
 }
 
@@ -153,6 +159,17 @@ pub(crate) async fn pay(state: &RequestState, look_up: LookUp<'_>, points: u64) 
     let is_new = state.loaders.is_new(&look_up);
     state.spend(if is_new { points } else { REPEATED }).await?;
     Ok(is_new)
+}
+
+/// Pays for standings of an open period while Redis is away, if nobody had their events folded yet.
+///
+/// # Errors
+/// As [`pay`].
+pub(crate) async fn pay_fold(ctx: &Context<'_>, read: &Standings) -> Result<()> {
+    if app(ctx).reader().needs_fold(read).await {
+        pay(state(ctx), LookUp::Fold(&read.id), FOLD).await?;
+    }
+    Ok(())
 }
 
 /// Counts a total of a connection once a request: pays for its SELECTs before, and by the count for

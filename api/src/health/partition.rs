@@ -3,7 +3,22 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::HUNG_AFTER;
+use engine::deployment::redis_health::{RECOVERY_WAIT, State};
 use tokio::time::Instant;
+
+/// How long a server of Redis may give no answer, or only errors, before scores are refused.
+const SILENT_AFTER: Duration = Duration::from_secs(1);
+
+/// The time in which a server of Redis that was silent has to answer twice before reads are
+/// answered from it again.
+const CALM_WITHIN: Duration = Duration::from_millis(300);
+
+/// The answers of any time after which they are, too.
+const CALM_ANSWERS: u32 = 40;
+
+/// How long a partition may wait for recovery before readers that SQL answers ask Redis once more.
+const RECOVERY_AGAIN: Duration = Duration::from_secs(10);
 
 /// How long SQL's cursor may stand still, with commits behind it, before it counts as stuck.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(10);
@@ -56,6 +71,9 @@ pub struct PartitionHealth {
     waits_since: Option<Instant>,
     /// Since when its server does not answer.
     silent_since: Option<Instant>,
+    /// How calm its server is since it was silent last: an answer counts once, and a quick one as
+    /// half of all that is wanted.
+    calm: u32,
     /// When the head was last seen.
     seen_at: Option<Instant>,
     /// When the cursor was last seen to move.
@@ -87,8 +105,47 @@ impl PartitionHealth {
         self.head = head;
     }
 
+    /// Its state in Redis, after a look that began at `asked_at`; `was_away` is true if reads are
+    /// answered from SQL. Those of a server that answers slowly would change from one look to the
+    /// next, so it has to be calm first; and those of a partition that is not level stay with SQL.
+    pub(super) fn state(&mut self, (was_away, asked_at, now): (bool, Instant, Instant)) -> State {
+        let waits = self.waits_for_recovery(now, RECOVERY_WAIT);
+        let took = now.saturating_duration_since(asked_at);
+        let is_calm = self.is_calm(took);
+        match (self.is_silent(asked_at, now, SILENT_AFTER), self.is_level) {
+            (true, _) => State::Silent,
+            (false, None) => State::Away,
+            (false, Some(false)) if was_away => self.recovering(now),
+            (false, Some(true)) if was_away && !is_calm => State::Away,
+            (false, _) if waits => State::Away,
+            (false, _) => State::Here,
+        }
+    }
+
+    /// The state of a partition that is not level, and away so far: readers recover it in the end,
+    /// if nobody else does.
+    fn recovering(&mut self, now: Instant) -> State {
+        let since = self.waits_since.unwrap_or(now);
+        if now.saturating_duration_since(since) < RECOVERY_AGAIN {
+            return State::Away;
+        }
+        self.waits_since = Some(now);
+        State::Here
+    }
+
+    /// True if its server has been calm for a while, after a look that took so long.
+    fn is_calm(&mut self, took: Duration) -> bool {
+        self.calm = match self.is_level {
+            None => 0,
+            Some(_) if took >= HUNG_AFTER => 0,
+            Some(_) if took <= CALM_WITHIN => self.calm.saturating_add(CALM_ANSWERS.div_ceil(2)),
+            Some(_) => self.calm.saturating_add(1),
+        };
+        self.calm >= CALM_ANSWERS
+    }
+
     /// True if it has waited for recovery so long already; called after each look at it.
-    pub(super) fn waits_for_recovery(&mut self, now: Instant, time: Duration) -> bool {
+    fn waits_for_recovery(&mut self, now: Instant, time: Duration) -> bool {
         if self.is_level != Some(false) {
             self.waits_since = None;
             return false;
@@ -98,7 +155,7 @@ impl PartitionHealth {
 
     /// True if its server, asked at that instant, has given no answer for so long already, and
     /// none to two looks; called after each look at it.
-    pub(super) fn is_silent(&mut self, asked_at: Instant, now: Instant, time: Duration) -> bool {
+    fn is_silent(&mut self, asked_at: Instant, now: Instant, time: Duration) -> bool {
         if self.is_level.is_some() {
             self.silent_since = None;
             return false;
@@ -274,6 +331,43 @@ mod tests {
         assert_eq!(health.complete_at(), None);
         health.see_cursor(10, at(4));
         assert_eq!(health.complete_at(), Some(at(3)));
+    }
+
+    #[test]
+    fn reads_come_back_to_a_server_that_is_calm() {
+        let (mut health, start) = (PartitionHealth::default(), Instant::now());
+        let mut at_ms = 0;
+        // `None` where it gives no answer.
+        let mut look = |is_level: Option<bool>, took_ms: u64, was: State| {
+            health.is_level = is_level;
+            at_ms += 100;
+            let asked_at = start + Duration::from_millis(at_ms);
+            let now = asked_at + Duration::from_millis(took_ms);
+            at_ms += took_ms;
+            health.state((was != State::Here, asked_at, now))
+        };
+        let level = Some(true);
+        assert_eq!(look(None, 10, State::Here), State::Away);
+        assert_eq!(look(level, 10, State::Away), State::Away);
+        assert_eq!(look(level, 10, State::Away), State::Here);
+        // One that is as slow as before is no better after many looks.
+        for _ in 0..100 {
+            assert_eq!(look(level, 900, State::Away), State::Away);
+        }
+        // One that is slower than usual comes back later.
+        for _ in 1..CALM_ANSWERS {
+            assert_eq!(look(level, 500, State::Away), State::Away);
+        }
+        assert_eq!(look(level, 500, State::Away), State::Here);
+        // A partition waits for recovery a while, but reads that came from SQL stay there.
+        assert_eq!(look(Some(false), 10, State::Here), State::Here);
+        assert_eq!(look(Some(false), 1000, State::Here), State::Away);
+        assert_eq!(look(Some(false), 10, State::Away), State::Away);
+        assert_eq!(look(Some(false), 10, State::Away), State::Away);
+        assert_eq!(look(Some(false), 10_000, State::Away), State::Here);
+        assert_eq!(look(Some(false), 1000, State::Here), State::Away);
+        assert_eq!(look(level, 10, State::Away), State::Away);
+        assert_eq!(look(level, 10, State::Away), State::Here);
     }
 
     #[test]

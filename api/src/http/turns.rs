@@ -34,7 +34,7 @@ const NICENESS: i32 = 19;
 
 /// The time for which a thread rests after a step while light requests are under way, as a multiple
 /// of the step.
-const REST: u32 = 3;
+const REST: u32 = 7;
 
 /// The shortest rest: those of shorter steps are taken together.
 const REST_MIN: Duration = Duration::from_millis(1);

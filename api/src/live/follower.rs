@@ -96,7 +96,7 @@ impl Follower {
             self.turned_at = Some(Instant::now());
             topics.followed().iter().for_each(|topic| topic.turn());
         }
-        let Ok(heads) = self.store.heads().await else {
+        let Some(heads) = self.heads_of_those_here().await else {
             // When Redis is back, anything may have changed.
             self.heads.clear();
             return;
@@ -106,7 +106,7 @@ impl Follower {
         self.again_at.resize(heads.len(), None);
         let moved = heads.into_iter().enumerate().filter_map(|(index, head)| {
             let no = PartitionNo(u16::try_from(index).ok()?);
-            let known = std::mem::replace(&mut self.heads[index], head.ok());
+            let known = std::mem::replace(&mut self.heads[index], head);
             let is_moved = self.heads[index].is_some() && self.heads[index] != known;
             (is_moved && followed.iter().any(|topic| is_in(topic, no))).then_some((no, known))
         });
@@ -142,6 +142,28 @@ impl Follower {
             }
         }
         self.turn_again(&followed);
+    }
+
+    /// The heads of the partitions whose servers answer, in order; `None` if none does. A server
+    /// that is known to give no answer is not waited for.
+    async fn heads_of_those_here(&self) -> Option<Vec<Option<Head>>> {
+        let servers = self.store.partitions_by_server().await.ok()?;
+        let redis = &self.deployment.redis_health;
+        let asked = servers.iter().map(|partitions| async move {
+            tokio::select! {
+                biased;
+                () = redis.until_away(partitions) => None,
+                heads = self.store.heads_of(partitions) => heads.ok(),
+            }
+        });
+        let told = join_all(asked).await;
+        let mut heads = vec![None; usize::from(self.store.partitions().count())];
+        for (partitions, told) in servers.iter().zip(&told) {
+            for (no, head) in partitions.iter().zip(told.iter().flatten()) {
+                heads[usize::from(no.0)] = head.as_ref().ok().cloned();
+            }
+        }
+        told.iter().any(Option::is_some).then_some(heads)
     }
 
     /// Wakes the topics again whose boards were perhaps read before they changed.

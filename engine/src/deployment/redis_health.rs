@@ -31,8 +31,8 @@ pub struct RedisHealth {
     states: watch::Sender<Vec<State>>,
     /// A reader got no answer.
     doubted: Notify,
-    /// How often partitions were away no more.
-    returns: AtomicU64,
+    /// By partition, how often it was away no more.
+    returns: Vec<AtomicU64>,
     /// By partition, the instant up to which SQL is known to have every commit.
     complete: Mutex<Vec<Option<Instant>>>,
 }
@@ -43,7 +43,7 @@ impl RedisHealth {
         Self {
             states: watch::Sender::new(vec![State::Here; count.into()]),
             doubted: Notify::new(),
-            returns: AtomicU64::new(0),
+            returns: (0..count).map(|_| AtomicU64::new(0)).collect(),
             complete: Mutex::new(vec![None; count.into()]),
         }
     }
@@ -69,7 +69,7 @@ impl RedisHealth {
                 let was = std::mem::replace(&mut states[usize::from(no.0)], state);
                 changed |= (was == State::Here) != (state == State::Here);
                 if was != State::Here && state == State::Here {
-                    self.returns.fetch_add(1, Ordering::Relaxed);
+                    self.returns[usize::from(no.0)].fetch_add(1, Ordering::Relaxed);
                 }
             }
             count = away(states);
@@ -104,15 +104,16 @@ impl RedisHealth {
         partitions.iter().map(|no| complete[usize::from(no.0)]).min().flatten()
     }
 
-    /// How often partitions were away no more: what SQL told before may be older than what a client
-    /// saw since.
-    pub(crate) fn returns(&self) -> u64 {
-        self.returns.load(Ordering::Relaxed)
+    /// How often these partitions were away no more: what SQL told before may be older than what a
+    /// client saw since.
+    pub(crate) fn returns(&self, partitions: &[PartitionNo]) -> u64 {
+        let of = |no: &PartitionNo| self.returns[usize::from(no.0)].load(Ordering::Relaxed);
+        partitions.iter().map(of).sum()
     }
 
-    /// Tells the probe that a reader got no answer.
+    /// Tells the probes that a reader got no answer.
     pub(crate) fn doubt(&self) {
-        self.doubted.notify_one();
+        self.doubted.notify_waiters();
     }
 
     /// Waits until a reader has got no answer.
@@ -121,7 +122,7 @@ impl RedisHealth {
     }
 
     /// Waits until Redis is known to be away for one of these partitions.
-    pub(crate) async fn until_away(&self, partitions: &[PartitionNo]) {
+    pub async fn until_away(&self, partitions: &[PartitionNo]) {
         let mut states = self.states.subscribe();
         // The sender lives as long as this.
         let _ = states.wait_for(|states| is_one_away(states, partitions)).await;
@@ -168,9 +169,10 @@ mod tests {
             health.note([(PartitionNo(1), State::Silent)]);
         });
         assert!(health.is_silent(PartitionNo(1)) && !health.is_silent(PartitionNo(0)));
-        assert_eq!(health.returns(), 0);
+        assert_eq!(health.returns(&BOTH), 0);
         health.note([(PartitionNo(1), State::Here)]);
         assert!(!health.is_silent(PartitionNo(1)));
-        assert_eq!(health.returns(), 1);
+        // What was read of the other one is as good as before.
+        assert_eq!([health.returns(&BOTH), health.returns(&BOTH[..1])], [1, 0]);
     }
 }

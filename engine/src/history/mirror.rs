@@ -251,12 +251,39 @@ fn deleted_boards() -> sea_orm::Select<board::Entity> {
         .filter(board::Column::DeletedAtMs.is_not_null())
 }
 
-/// Forgets a file that was removed.
+/// Takes a file that is not part of the lake for removal. False if another run has decided it or
+/// removed it meanwhile: a run that woke up late may come after the next one.
+///
+/// # Errors
+/// If SQL does not answer.
+pub async fn take(db: &impl ConnectionTrait, file: &mirror_file::Model) -> Result<bool> {
+    match file.state {
+        State::Former => Ok(true),
+        state => Ok(change_state(db, &file.path, state, State::Former).await?),
+    }
+}
+
+/// Lists a file for removal whose row another run has removed meanwhile.
+///
+/// # Errors
+/// If SQL does not answer.
+pub async fn give_up(db: &impl ConnectionTrait, file: &mirror_file::Model) -> Result<()> {
+    let former = mirror_file::Model { state: State::Former, ..file.clone() };
+    let path = mirror_file::Column::Path;
+    let known = OnConflict::column(path).do_nothing_on([path]).to_owned();
+    let rows = vec![former.into_active_model()];
+    Ok(insert_chunked::<mirror_file::Entity, _>(db, rows, Some(known)).await?)
+}
+
+/// Forgets a file that was taken and removed.
 ///
 /// # Errors
 /// If SQL does not answer.
 pub async fn forget(db: &impl ConnectionTrait, file: &mirror_file::Model) -> Result<()> {
-    mirror_file::Entity::delete_by_id(&file.path).exec(db).await?;
+    mirror_file::Entity::delete_by_id(&file.path)
+        .filter(mirror_file::Column::State.eq(State::Former))
+        .exec(db)
+        .await?;
     Ok(())
 }
 

@@ -78,7 +78,7 @@ pub(super) struct OpenPeriods {
 type FoundPeriods = Option<Arc<OpenPeriods>>;
 
 /// The instant up to which SQL was known to have every commit of some partitions, and how often
-/// partitions were away no more. With either, the cursors are looked up again.
+/// they were away no more. With either, the cursors are looked up again.
 type Moment = (Option<Instant>, u64);
 
 /// An answer that came from SQL instead of Redis.
@@ -154,6 +154,18 @@ impl Fallback {
             too_many(&format!("the period {} of the window {}", id.period, id.window))
         })?;
         Ok((lists.get(&id.segment).cloned().map(SqlStandings::of_list), moment.0))
+    }
+
+    /// True if a reader of these standings would have them folded.
+    pub(super) async fn needs_fold(
+        &self,
+        deployment: &Deployment,
+        standings: &Standings,
+    ) -> Result<bool> {
+        let moment = moment(deployment, standings);
+        let everyone = StandingsId { segment: String::new(), ..standings.id.clone() };
+        let known = (everyone, self.marks(deployment, standings, moment).await?);
+        Ok(!self.folded.has(&known))
     }
 
     /// The number of entries of all-time standings.
@@ -238,7 +250,8 @@ impl Fallback {
 /// partitions were away no more. Asked before the first look at SQL.
 fn moment(deployment: &Deployment, standings: &Standings) -> Moment {
     let redis = &deployment.redis_health;
-    (redis.complete_at(standings.partitions()), redis.returns())
+    let partitions = standings.partitions();
+    (redis.complete_at(partitions), redis.returns(partitions))
 }
 
 /// The refusal of a fold of more than [`FOLDED_EVENTS_MAX`] events.

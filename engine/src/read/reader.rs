@@ -16,6 +16,7 @@ use ranking::score::rank_key::RankKey;
 use ranking::store::Store;
 use ranking::store::read::merge::Start;
 use ranking::store::read::{RankedEntry, Standings};
+use ranking::window::Window;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::fallback::Fallback;
@@ -286,6 +287,21 @@ impl Reader {
             Ok(read)
         };
         reading.boxed().await
+    }
+
+    /// True if Redis is away, and a reader of these standings would have the events of their period
+    /// folded. One SELECT, shared for some seconds.
+    pub async fn needs_fold(&self, standings: &Standings) -> bool {
+        let is_folded = !standings.is_sealed()
+            && standings.id.window != Window::All
+            && self.deployment.redis_health.is_away(standings.partitions());
+        match self.fallback.as_deref().filter(|_| is_folded) {
+            // A reader will find the error.
+            Some(fallback) => {
+                fallback.needs_fold(&self.deployment, standings).await.unwrap_or(false)
+            }
+            None => false,
+        }
     }
 
     /// The standings in SQL, if they answer instead of a Redis that gave this error; else the

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use ranking::board::Board;
+use ranking::id::PartitionNo;
 use ranking::window::seal::{NEVER_MS, RETAIN_MAX, kept_from_ms};
 use ranking::window::{Period, Window};
 
@@ -13,6 +14,9 @@ use crate::deployment::Deployment;
 use crate::webhook::ended::GRACE_MS;
 use entity::board::{self, WindowRow};
 use entity::error::Result;
+
+/// How long a board that failed is not looked at, in milliseconds.
+const FAILED_AGAIN_MS: i64 = 10_000;
 
 /// The next step of a window's seal.
 pub(super) enum Step {
@@ -68,8 +72,11 @@ pub async fn boards(
                     found.push(row);
                 }
                 Ok(Outlook::From(next_ms)) => agenda.put(Work::Seal, entry, next_ms),
-                // A board that fails does not stop the others.
-                Err(error) => failed = Some(error),
+                // A board that fails does not stop the others, and comes after them next time.
+                Err(error) => {
+                    agenda.put(Work::Seal, entry, Some(now_ms + FAILED_AGAIN_MS));
+                    failed = Some(error);
+                }
             }
             if found.len() == BOARDS_MAX {
                 return Ok(found);
@@ -152,7 +159,12 @@ impl Open {
             let next_ms = first.end_ms.map(|end_ms| end_ms.saturating_add(GRACE_MS));
             open.next_ms = open.next_ms.into_iter().chain(next_ms).min();
         }
-        for partition in deployment.partitions_of(board) {
+        let partitions = deployment.partitions_of(board);
+        let numbers: Vec<PartitionNo> = partitions.iter().map(|partition| partition.no).collect();
+        if deployment.redis_health.is_away(&numbers) {
+            return Err(ranking::Error::Unavailable("Redis does not answer".into()).into());
+        }
+        for partition in partitions {
             let marks = partition.rolls(board.no).await?;
             for &rolling in &rolling {
                 let suffix = format!(":{rolling}");

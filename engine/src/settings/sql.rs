@@ -11,7 +11,7 @@ use std::time::Duration;
 use entity::deployment as deployment_row;
 use entity::error::{Error, Result, is_locked, is_missing_table, is_out_of_time};
 use ranking::store::server::address::is_loopback;
-use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr};
+use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbBackend, DbErr};
 use sqlx::sqlite::SqliteConnectOptions;
 use tokio::time::{Instant, sleep};
 
@@ -87,6 +87,9 @@ pub struct SqlSettings {
     pub idle_transaction_timeout: Duration,
 }
 
+/// The connections for an upgrade: for its statements, and for what asks how far it is.
+const UPGRADE_CONNECTIONS: u32 = 2;
+
 impl SqlSettings {
     /// The defaults, with a directory and a database.
     pub fn new(data_dir: PathBuf, database_url: Option<String>) -> Self {
@@ -111,7 +114,8 @@ impl SqlSettings {
             Err(error) if is_missing_table(&error) => return Err(self.no_deployment()),
             Err(error) => return Err(error.into()),
         }
-        self.upgrade(db).await
+        self.upgrade(&db).await?;
+        Ok(db)
     }
 
     /// Connects to an existing database, and leaves its schema unchanged.
@@ -135,7 +139,8 @@ impl SqlSettings {
     /// are missing.
     pub async fn create(&self) -> Result<DatabaseConnection> {
         let db = self.create_empty().await?;
-        self.upgrade(db).await
+        self.upgrade(&db).await?;
+        Ok(db)
     }
 
     /// As [`Self::create`], without the schema.
@@ -164,10 +169,23 @@ impl SqlSettings {
         opened
     }
 
-    async fn upgrade(&self, db: DatabaseConnection) -> Result<DatabaseConnection> {
-        let options = self.options(self.sql_connections, None)?;
-        until_unlocked(sqlite_file(options.get_url()), || migration::up(&db)).await?;
-        Ok(db)
+    /// Brings the schema of the database behind a pool up to date. On a server it takes connections
+    /// of its own, whose statements have no limit of time: an index of a large table takes hours,
+    /// and one that is cut short is begun again at the next start.
+    ///
+    /// # Errors
+    /// `Sql` if the database does not answer, has a newer version, or refuses a step.
+    pub async fn upgrade(&self, db: &DatabaseConnection) -> Result<()> {
+        let options = self.options(UPGRADE_CONNECTIONS, Some(Duration::ZERO))?;
+        if db.get_database_backend() == DbBackend::Sqlite {
+            until_unlocked(sqlite_file(options.get_url()), || migration::up(db)).await?;
+            return Ok(());
+        }
+        let own = self.open_pool(options).await?;
+        let upgraded = migration::up(&own).await;
+        // All has been written, or has failed.
+        let _ = own.close().await;
+        Ok(upgraded?)
     }
 
     /// The options of a pool of `count` connections, whose statements a server ends after

@@ -155,6 +155,14 @@ impl Store {
         Ok(self.inner.cluster.map().await?.by_server())
     }
 
+    /// Asks another server of a cluster which server has the partition of one that is silent.
+    ///
+    /// # Errors
+    /// `Unavailable` if none tells.
+    pub async fn look_beside(&self, silent: PartitionNo) -> Result<()> {
+        self.inner.cluster.look_beside(silent).await
+    }
+
     /// The heads of the partitions of one server, in their order; an error for one that is not
     /// level. One round trip: a `GET` for each.
     ///

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use entity::member::visibility::{self, Visibility};
 use entity::sql::begin;
 use serde_json::json;
+use tests::api::submission::submit_durably;
 use tests::attack::cost::{bombs, friends, rows};
 use tests::attack::request::{Attack, aliases};
 use tests::attack::{Attacked, boards};
@@ -56,4 +57,22 @@ async fn a_row_costs_its_bytes() {
     // A point for 64 bytes.
     let (short, long) = (cost("short").await, cost("long").await);
     assert!(long >= short + 100 * 8 * 60 / 64, "{short} and {long} points");
+}
+
+#[tokio::test]
+async fn metadata_costs_its_bytes() {
+    let server = Attacked::start().await;
+    server.api.create_board(json!({ "slug": "b", "metadata": true })).await;
+    let score = |member: &str, bytes: usize| json!({ "member": member, "score": 1, "metadata": { "text": "t".repeat(bytes) } });
+    submit_durably(&server.api, "b", json!([score("short", 1), score("long", 960)])).await;
+    let cost = async |member: &str| {
+        let fields = aliases(50, "metadata");
+        let query =
+            format!("{{board(slug:\"b\"){{standings{{entry(member:\"{member}\"){{{fields}}}}}}}}}");
+        let reply = server.send(&Attack::query("metadata under many names", &query)).await.unwrap();
+        assert!(reply.codes().is_empty(), "{}", reply.shown());
+        reply.points().unwrap()
+    };
+    let (short, long) = (cost("short").await, cost("long").await);
+    assert!(long >= short + 50 * 960 / 64, "{short} and {long} points");
 }

@@ -107,6 +107,20 @@ async fn pages_and_their_files_are_beyond_a_rate_too_and_the_health_is_not() {
 }
 
 #[tokio::test]
+async fn requests_that_are_refused_unread_are_paid_for() {
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
+    let api = Api::start_with_settings(&deployment, &FEW_READS).await;
+    let (greedy, other) = (client_at(2), client_at(3));
+    // Each takes 200 of 10,000 points.
+    for _ in 0..60 {
+        let text = greedy.post(format!("{}/graphql", api.url())).body("{__typename}");
+        assert_eq!(text.send().await.unwrap().status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    }
+    check_limited(asks(&api, &greedy, "{__typename}").send().await.unwrap()).await;
+    assert!(is_served(asks(&api, &other, "{__typename}")).await);
+}
+
+#[tokio::test]
 async fn a_document_that_is_refused_is_paid_for() {
     let deployment = Deployment::new(Sql::Sqlite, Redis::Private).await;
     let api = Api::start_with_settings(&deployment, &FEW_READS).await;

@@ -143,6 +143,38 @@ async fn a_file_of_more_rows_than_it_may_have_writes_nothing() {
 }
 
 #[tokio::test]
+async fn no_row_is_passed_over_behind_a_quotation_mark_that_is_not_closed() {
+    let deployment = Deployment::new(Sql::any(), Redis::Private).await;
+    let api = Api::start(&deployment).await;
+    api.create_board(json!({ "slug": "b" })).await;
+    let file = deployment.path("quotes.csv");
+    let import = |rows: &[&str], way: &[&str]| {
+        let content = format!("member,score,at,comment\n{}", rows.concat());
+        std::fs::write(&file, content).unwrap();
+        run(&deployment, &[&["import", "--board", "b", &file], way].concat())
+    };
+    let plain = "ann,1,1,plain\n".repeat(50);
+    let long = "ann,1,1,plain\n".repeat(100_000);
+    let opened = "ann,1,1,\"broken\n";
+    for way in [&[][..], &["--bulk"]] {
+        for (rows, says) in [
+            (&[&*plain, opened, &plain][..], "in line 52 is not closed before line 103"),
+            (&[opened, &plain, "ann,1,1,he said \"hi\n"], "in line 2 is not closed before line 53"),
+            (&[opened, &plain, "ann,1,1,\"whole\"\n"], "in line 2 is not closed before line 53"),
+            (&[opened, &long], "is longer than 1048576 bytes"),
+        ] {
+            let (code, _, error) = import(rows, way);
+            assert_eq!(code, 1, "{says}: {error}");
+            assert!(error.contains(says), "{says}: {error}");
+        }
+        assert_eq!(deployment.number("SELECT count(*) FROM score_event").await, 0);
+    }
+    let whole =
+        ["ann,1,1,\"two\nlines, \"\"and\"\" more\"\r\n", "bob,1,1,5\" wide\n", "cid,1,1,\"\""];
+    assert_eq!(import(&whole, &["--bulk"]).1["accepted"], 3);
+}
+
+#[tokio::test]
 async fn a_name_that_hides_or_turns_its_text_is_a_bad_row() {
     let deployment = Deployment::new(Sql::any(), Redis::Private).await;
     let api = Api::start(&deployment).await;

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use tests::api::Api;
 use tests::api::metrics::metrics_of;
+use tests::attack::request::aliases;
 use tests::boards::race::race;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::program;
@@ -293,6 +294,21 @@ async fn long_answers_are_compressed_and_their_tags_weak() {
     assert!(length > 1024 && packed.bytes().await.unwrap().len() < length / 2, "{length}");
     let short = get("query=%7B__typename%7D", &[gzip]).await;
     assert!(!short.headers().contains_key(CONTENT_ENCODING));
+    // The longest ones are sent as they are: each would be compressed at a stretch.
+    let keys: Vec<String> = (0..1000).map(|number| format!("{number:0128}")).collect();
+    let members: Vec<Value> = keys.iter().map(|key| json!({ "key": key })).collect();
+    api.upsert_members(members).await;
+    for (copies, is_packed) in [(6, true), (12, false)] {
+        let query =
+            format!("query($k:[String!]!){{members(keys:$k){{{}}}}}", aliases(copies, "key"));
+        let body = json!({ "query": query, "variables": { "k": keys } });
+        let asked = Client::new().post(format!("{}/graphql", api.url())).json(&body);
+        let answer = asked.header(ACCEPT_ENCODING, "gzip").send().await.unwrap();
+        assert_eq!(answer.headers().contains_key(CONTENT_ENCODING), is_packed, "{copies}");
+        assert_eq!(answer.status(), StatusCode::OK);
+        let length = answer.bytes().await.unwrap().len();
+        assert_eq!(length < 128_000, is_packed, "{length} bytes");
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! TLS: the certificate, clients that stop within the handshake, and a server without it.
 
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -152,6 +152,31 @@ async fn an_address_begins_so_many_handshakes() {
         assert!(served < 100, "handshakes have no limit");
     }
     assert!(served >= 10 && is_served("127.0.0.3").await, "{served} are served");
+}
+
+#[tokio::test]
+async fn a_client_that_comes_again_resumes_its_session() {
+    let deployment = Deployment::new(Sql::any(), Redis::Own).await;
+    let certificates = Certificates::create();
+    let file = |name: &str| certificates.dir().join(name).to_str().unwrap().to_owned();
+    let (certificate, key) = (file("server.pem"), file("server.key"));
+    let token = deployment.admin_token().await.to_owned();
+    let api =
+        Api::spawn(&deployment, &["--tls-cert", &certificate, "--tls-key", &key], token).await;
+    let address = api.url().split_once("//").unwrap().1.to_owned();
+    let session = deployment.path("session.pem");
+    for (way, said) in [("-sess_out", "New, TLSv1.3"), ("-sess_in", "Reused, TLSv1.3")] {
+        let mut client = tokio::process::Command::new("openssl");
+        client.args(["s_client", "-connect", &address, "-CAfile"]).arg(certificates.authority());
+        client.args(["-ign_eof", way, &session]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut client = client.stderr(Stdio::null()).spawn().unwrap();
+        // Tickets follow the handshake.
+        let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        client.stdin.take().unwrap().write_all(request).await.unwrap();
+        let output = client.wait_with_output().await.unwrap();
+        let output = String::from_utf8_lossy(&output.stdout);
+        assert!(output.contains(said), "{way}: {output}");
+    }
 }
 
 #[tokio::test]

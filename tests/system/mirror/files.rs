@@ -1,6 +1,7 @@
 //! Mirrors to a directory: each event once, also beside the archive, and whenever a run is killed.
 
 use std::fs;
+use std::process::Stdio;
 
 use sea_orm::ConnectionTrait;
 use serde_json::json;
@@ -13,6 +14,7 @@ use tests::deployment::{Deployment, Redis, Sql};
 use tests::jobs::analytics::run;
 use tests::jobs::archive::{age, archive, delete};
 use tests::jobs::seal::wait_until_dropped;
+use tests::servers::program::signal;
 use tests::wait::until;
 
 /// Every step after which a mirror can be killed.
@@ -61,6 +63,58 @@ async fn the_next_run_goes_on_whenever_a_mirror_is_killed() {
             assert_eq!(check(&deployment, 0)["events"], events, "{sql:?} {step}");
             assert_eq!(mirrored(&deployment).await, events, "{sql:?} {step}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mirror_that_wakes_up_late_takes_nothing_from_the_next_one() {
+    // It stands still at a step, the next one runs as far as to another, or to its end. Of SQLite, a
+    // process that stands still may hold the lock.
+    let cases = [
+        ("mirror-named", None),
+        ("mirror-named", Some("mirror-put:2")),
+        ("mirror-put", None),
+        ("mirror-verified", Some("mirror-decided")),
+        ("mirror-verified:2", Some("mirror-named")),
+    ];
+    let (deployment, api) = start(Sql::Postgres).await;
+    for (step, next_step) in cases {
+        play(&deployment, &api, &["ann", "bob", "cid"]).await;
+        let arguments = ["mirror", "--to", &url(&deployment)];
+        let spawn = |step: Option<&str>| {
+            let mut command = deployment.analytics_command(&arguments);
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            command.env("STOP_AT", step.unwrap_or_default()).spawn().unwrap()
+        };
+        let stands_still = async |pid: u32| {
+            until("it stands still", async || {
+                let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+                state.contains(") T ").then_some(())
+            })
+            .await;
+            let db = deployment.sql().await;
+            let gone = "UPDATE job SET heartbeat_at_ms = 0 WHERE running IS NOT NULL";
+            db.execute_unprepared(gone).await.unwrap();
+            db.close().await.unwrap();
+        };
+        let mut late = spawn(Some(step));
+        stands_still(late.id()).await;
+        let mut next = spawn(next_step);
+        match next_step {
+            Some(_) => stands_still(next.id()).await,
+            None => assert!(next.wait().unwrap().success()),
+        }
+        signal("CONT", late.id());
+        // It may find its file taken, and say so.
+        late.wait().unwrap();
+        if next_step.is_some() {
+            signal("CONT", next.id());
+            next.wait().unwrap();
+        }
+        mirror(&deployment);
+        let events = rows(&deployment).await;
+        assert_eq!(check(&deployment, 0)["events"], events, "{step} {next_step:?}");
+        assert_eq!(mirrored(&deployment).await, events, "{step} {next_step:?}");
     }
 }
 

@@ -60,6 +60,28 @@ async fn a_score_without_an_id_counts_once_whatever_step_the_program_dies_at() {
 }
 
 #[tokio::test]
+async fn a_message_that_refuses_its_request_takes_no_other_with_it() {
+    for kind in kinds() {
+        let deployment = Deployment::new(Sql::any(), Redis::Private).await;
+        let api = Api::start(&deployment).await;
+        Game::create_board(&api).await;
+        let queue = Queue::start(kind, &deployment).await;
+        let score = |member: &str| {
+            let score = json!({ "board": "b", "member": member, "score": 1 });
+            Sent::from(score.to_string())
+        };
+        let mut messages = vec![score("ann"); 200];
+        // The server reads no request with a string of that length.
+        messages[120] = score(&"a".repeat(3000));
+        queue.publish(&messages).await;
+        let ingest = ingest_from(&from(&queue), &deployment, api.url(), api.token());
+        let told = run_once(&deployment, ingest).await;
+        assert!(told.contains("with 199 scores applied"), "{kind:?}: {told}");
+        assert_eq!(queue.letters().await.len(), 1, "{kind:?}");
+    }
+}
+
+#[tokio::test]
 async fn two_programs_that_take_the_same_messages_write_each_once() {
     for kind in kinds() {
         let deployment = Deployment::new(Sql::any(), Redis::Private).await;

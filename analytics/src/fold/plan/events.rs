@@ -101,10 +101,10 @@ async fn archived(
         through_seq = file.last_seq;
         let path = format!("{EVENTS}/partition-{partition}-archived-{:05}.parquet", files.len());
         let to = dir.join(&path);
-        if fs::hard_link(&from, &to).is_err() {
-            fs::copy(&from, &to)
-                .with_context(|| format!("{} cannot be written", display_path(&to)))?;
-        }
+        // No link: the engine's user gets rights in the plan, and none to the archive's own bytes.
+        // The mode of the copy is that of the plan's other files.
+        let copied = || std::io::copy(&mut fs::File::open(&from)?, &mut fs::File::create(&to)?);
+        copied().with_context(|| format!("{} cannot be written", display_path(&to)))?;
         let rows = file.events.unsigned_abs() as usize;
         let (bytes, sha256) = (file.bytes.unsigned_abs(), file.sha256.clone());
         files.push(PlanFile { path, bytes, sha256, rows });

@@ -8,26 +8,72 @@ use anyhow::{Context, Result};
 use super::{At, Fields, LINE_BYTES_MAX, RowChecker, too_long};
 use crate::display_path;
 
-/// A file whose lines are not too long: a reader of records would hold such a one as a whole.
-struct Lines {
+/// A file whose records are not too long, as a reader would hold such a one as a whole, and whose
+/// quotation marks are those of RFC 4180: where one is missing, a reader takes many lines for one.
+struct Records {
     file: File,
-    /// The bytes of the line that is read.
+    /// The bytes of the record that is read.
     bytes: u64,
+    /// The line that is read, from 1.
+    line: u64,
+    place: Place,
 }
 
-impl Read for Lines {
+/// A place in a record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// At the first byte of a field.
+    Start,
+    /// In a field without quotation marks around it.
+    Plain,
+    /// In a field that began with a quotation mark on this line.
+    Quoted(u64),
+    /// Behind a quotation mark in such a field.
+    Behind(u64),
+}
+
+impl Records {
+    /// Takes the next byte, or says what is wrong with it.
+    fn take(&mut self, byte: u8) -> std::result::Result<(), String> {
+        self.bytes += 1;
+        if self.bytes > LINE_BYTES_MAX {
+            return Err(format!("the record that ends in line {} is {}", self.line, too_long()));
+        }
+        self.place = match (self.place, byte) {
+            (Place::Start, b'"') => Place::Quoted(self.line),
+            (Place::Quoted(since), b'"') => Place::Behind(since),
+            (Place::Quoted(since), _) | (Place::Behind(since), b'"') => Place::Quoted(since),
+            (_, b',' | b'\n') => Place::Start,
+            (Place::Behind(since), b'\r') => Place::Behind(since),
+            (Place::Behind(since), _) => return Err(self.unclosed(since)),
+            (Place::Start | Place::Plain, _) => Place::Plain,
+        };
+        if byte == b'\n' {
+            self.line += 1;
+            self.bytes = if matches!(self.place, Place::Quoted(_)) { self.bytes } else { 0 };
+        }
+        Ok(())
+    }
+
+    /// The fault of a field that a quotation mark opened in a line.
+    fn unclosed(&self, since: u64) -> String {
+        format!(
+            "the quotation mark that opens a field in line {since} is not closed before line {}: expected another one before a comma or the end of a line, and two for one within a field",
+            self.line
+        )
+    }
+}
+
+impl Read for Records {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let count = self.file.read(buffer)?;
-        for line in buffer[..count].split_inclusive(|byte| *byte == b'\n') {
-            self.bytes += line.len() as u64;
-            if self.bytes > LINE_BYTES_MAX {
-                return Err(std::io::Error::other(format!("a line is {}", too_long())));
-            }
-            if line.ends_with(b"\n") {
-                self.bytes = 0;
-            }
+        for &byte in &buffer[..count] {
+            self.take(byte).map_err(std::io::Error::other)?;
         }
-        Ok(count)
+        match self.place {
+            Place::Quoted(since) if count == 0 => Err(std::io::Error::other(self.unclosed(since))),
+            _ => Ok(count),
+        }
     }
 }
 
@@ -38,8 +84,8 @@ impl Read for Lines {
 pub(crate) fn read(rows: &mut RowChecker<'_>) -> Result<()> {
     let file = display_path(rows.path());
     let opened = File::open(rows.path()).with_context(|| format!("{file} cannot be read"))?;
-    let lines = Lines { file: opened, bytes: 0 };
-    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(lines);
+    let records = Records { file: opened, bytes: 0, line: 1, place: Place::Start };
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(records);
     let headers = reader.headers().with_context(|| format!("{file} has no header"))?.clone();
     let column = |name: &str| headers.iter().position(|header| header.trim() == name);
     rows.check_columns(|name| column(name).is_some())?;

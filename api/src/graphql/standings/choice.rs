@@ -87,7 +87,10 @@ impl Standings {
             (None, None) => PeriodChoice::Present,
         };
         let now_ms = state(ctx).now_ms;
-        Self::choose_period(app(ctx), board, &choice.window, period, segment, now_ms)
+        let (app, window) = (app(ctx), &choice.window);
+        let chosen = Self::choose_period(app, board, window, period, segment, now_ms)?;
+        price::pay_fold(ctx, &chosen.read).await?;
+        Ok(chosen)
     }
 
     /// The standings of everyone in some period of a window, to ask about the window.

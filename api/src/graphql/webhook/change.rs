@@ -1,7 +1,6 @@
 //! The mutations of webhooks.
 
 use async_graphql::{Context, ID, MaybeUndefined};
-use entity::webhook::circle::{self, Circle};
 use entity::webhook::outbox::{self, Notice};
 use entity::webhook::{self as row, Kind, Model, State, types_text};
 use entity::{random_id, sql};
@@ -85,11 +84,14 @@ pub(crate) async fn update(
         row.periods_since_ms = app(ctx).deployment.clock.now_ms();
     }
     let circle = chosen(ctx, &row, overtaken, Some(&former)).await?;
-    write(ctx, audit, (&row, circle.as_ref())).await?;
-    Ok(Webhook(row))
+    let (db, with_circle) = (&app(ctx).deployment.db, (&row, circle.as_ref()));
+    let changed = row::update(db, &former, with_circle, partitions(ctx), audit.act()).await?;
+    let changed = changed.ok_or_else(unknown)?;
+    audit.written();
+    Ok(Webhook(changed))
 }
 
-/// Gives a webhook a new secret, and returns it. The former one signs too for a while.
+/// Gives a webhook a new secret, and returns it. The former ones sign too for a while.
 pub(crate) async fn rotate_secret(
     ctx: &Context<'_>,
     audit: &Audit<'_>,
@@ -100,16 +102,14 @@ pub(crate) async fn rotate_secret(
         let message = format!("invalid overlapSeconds: expected 0 to {OVERLAP_SECONDS_MAX}");
         return Err(Error::bad_input(message).at("input.overlapSeconds"));
     }
-    let mut row = present(ctx, &input.id).await?;
-    let until_ms = app(ctx).deployment.clock.now_ms() + i64::from(seconds) * 1000;
-    let former = std::mem::replace(&mut row.secret, secret()?);
-    (row.former_secret, row.former_until_ms) = match seconds {
-        0 => (None, None),
-        _ => (Some(former), Some(until_ms)),
-    };
-    let circle = circle::of(&app(ctx).deployment.db, &row.id).await?;
-    write(ctx, audit, (&row, circle.as_ref())).await?;
-    let secret = row.secret.clone();
+    let deployment = &app(ctx).deployment;
+    let now_ms = deployment.clock.now_ms();
+    let until_ms = (seconds > 0).then(|| now_ms + i64::from(seconds) * 1000);
+    let (id, secret) = (id_of(&input.id)?, secret()?);
+    let rotated =
+        row::rotate(&deployment.db, &id, secret.clone(), (now_ms, until_ms), audit.act()).await?;
+    let row = rotated.ok_or_else(unknown)?;
+    audit.written();
     Ok((Webhook(row), secret))
 }
 
@@ -157,16 +157,6 @@ pub(crate) async fn send_test(ctx: &Context<'_>, audit: &Audit<'_>, id: &ID) -> 
     transaction.commit().await?;
     audit.written();
     Ok(Webhook(row))
-}
-
-/// Writes the changed row of a webhook, and its circle.
-async fn write(ctx: &Context<'_>, audit: &Audit<'_>, row: (&Model, Option<&Circle>)) -> Result<()> {
-    let db = &app(ctx).deployment.db;
-    if !row::update(db, row, partitions(ctx), audit.act()).await? {
-        return Err(unknown());
-    }
-    audit.written();
-    Ok(())
 }
 
 /// The webhook of a global id.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use entity::error::{Error, Result};
 use moka::Expiry;
 use moka::future::Cache;
+use moka::policy::EvictionPolicy;
 use ranking::standings_id::StandingsId;
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
@@ -61,8 +62,16 @@ impl<T: Clone + Send + Sync + 'static> Shared<T> {
     /// the same place.
     pub(super) fn new(max: u64, weight: fn(&T) -> u32, turns: &Arc<Semaphore>) -> Self {
         let weigh = move |_: &Known, sought: &Sought<T>| 1 + sought.as_ref().map_or(0, weight);
-        let found = Cache::builder().max_capacity(max).weigher(weigh).expire_after(Age);
-        Self { found: found.build(), turns: turns.clone() }
+        // A new one is always kept: with moka's own policy, old ones that were popular once would
+        // keep it out, and each reader would begin the work again.
+        let found = Cache::builder().max_capacity(max).eviction_policy(EvictionPolicy::lru());
+        let found = found.weigher(weigh).expire_after(Age).build();
+        Self { found, turns: turns.clone() }
+    }
+
+    /// True if the work is done, and kept.
+    pub(super) fn has(&self, known: &Known) -> bool {
+        self.found.contains_key(known)
     }
 
     /// Does some work for all callers that wait for it, in its turn. It goes on if they wait no

@@ -9,7 +9,7 @@ use sea_orm::{
 };
 
 /// The cursors of some partitions: the partition, the epoch and the last commit of each; and how
-/// often partitions were away no more, as jobs may change rows behind a cursor while Redis answers.
+/// often they were away no more, as jobs may change rows behind a cursor while Redis answers.
 pub(in crate::read) type Marks = Arc<(u64, Vec<(i32, i64, String)>)>;
 
 /// The marks of some partitions. One SELECT.

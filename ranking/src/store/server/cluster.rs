@@ -154,6 +154,18 @@ impl Cluster {
         map.is_doubted.store(self.greeting.is_cluster, Ordering::Relaxed);
     }
 
+    /// Asks for a newer map, as the server of a partition gives no answer and others may have taken
+    /// its place. Nobody waits for it but the caller, and that server is asked last.
+    pub(crate) async fn look_beside(&self, silent: PartitionNo) -> Result<()> {
+        let map = self.known();
+        if !self.greeting.is_cluster || map.nodes.is_empty() {
+            return Ok(());
+        }
+        let own = map.node(Some(silent));
+        let other = map.nodes.iter().find(|node| !Arc::ptr_eq(node, own) && node.is_linked());
+        self.ask_again(&map, other).await.map(drop)
+    }
+
     /// A newer map than this one; `first` is asked before all others.
     pub(crate) async fn ask_again(
         &self,
