@@ -20,6 +20,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use engine::deployment::Deployment;
+use engine::deployment::checksum::Sum;
 use engine::history::archive::{self, Plan, Span};
 use entity::archive::archive_file;
 use entity::board;
@@ -32,8 +33,10 @@ use ranking::id::MemberId;
 use ranking::shard::shard_of;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use serde::Serialize;
+use tokio::task::block_in_place;
 
 use crate::chain::files;
+use crate::diff::files::wrong;
 use crate::frame::events::{self, Events};
 use crate::frame::history::{self, HELD_MAX, Pages};
 use crate::frame::parquet;
@@ -106,6 +109,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     finish_earlier(deployment, job).await?;
     // No archive is decided while a member is being erased.
     erasing::finish(deployment, job).await?;
+    copy_missing(deployment).await?;
     let rows = find_boards(deployment, arguments.board.as_deref()).await?;
     let mut archived = ArchiveOutcome::default();
     let boards = rows.len();
@@ -169,6 +173,23 @@ async fn finish_earlier(deployment: &Deployment, job: &Job) -> Result<()> {
     files::clear_away(deployment).await?;
     drop_rows(deployment, job).await?;
     Ok(archive::drop_superseded(deployment).await?)
+}
+
+/// Copies the files of the archive that have no copy: the directory of copies may be new, or its
+/// disk may have been away.
+async fn copy_missing(deployment: &Deployment) -> Result<()> {
+    let Some(copies) = &deployment.archive_copy_dir else { return Ok(()) };
+    for partition in deployment.partitions() {
+        for file in archive_file::all_of_partition(&deployment.db, partition.no).await? {
+            let (whole, copy) = (deployment.archive_dir.join(&file.path), copies.join(&file.path));
+            if copy.exists() || block_in_place(|| wrong(&whole, &file)).is_some() {
+                continue;
+            }
+            let meant = Sum { bytes: file.bytes.unsigned_abs(), sha256: file.sha256 };
+            block_in_place(|| parquet::copy_durably(&whole, &copy, &meant))?;
+        }
+    }
+    Ok(())
 }
 
 /// The events of a file.

@@ -124,7 +124,8 @@ async fn run(
     job: &Arc<Job>,
 ) -> Result<Found> {
     let (db, clock) = (&deployment.db, &deployment.clock);
-    let run_id = integrity_run::begin(db, one, clock.now_ms()).await?;
+    let is_partial = arguments.against == Some(Against::Standings);
+    let run_id = integrity_run::begin(db, one, is_partial, clock.now_ms()).await?;
     let everywhere = Scope::of(0..=u16::MAX);
     let found = Found {
         run_id,

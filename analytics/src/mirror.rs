@@ -222,6 +222,7 @@ async fn tidy(deployment: &Deployment, place: &Place) -> Result<usize> {
         if !mirror::take(&deployment.db, &file).await? {
             continue;
         }
+        failpoint::hit("mirror-taken");
         place.remove(&file.path).await?;
         failpoint::hit("mirror-removed");
         mirror::forget(&deployment.db, &file).await?;

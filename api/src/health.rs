@@ -179,7 +179,8 @@ impl Health {
 
     async fn watch_sql(&self, deployment: &Deployment) {
         loop {
-            match timeout(ANSWER_TIMEOUT, log_cursor::all(&deployment.lookups)).await {
+            // On the persister's connections, of which no client takes one.
+            match timeout(ANSWER_TIMEOUT, log_cursor::all(&deployment.persisting)).await {
                 Ok(Ok(cursors)) => {
                     self.sql.answered();
                     let now = Instant::now();
@@ -214,7 +215,7 @@ impl Health {
                 continue;
             };
             let watched =
-                servers.iter().map(|partitions| self.watch_server(&store, redis, partitions));
+                servers.iter().map(|partitions| self.watch_server(&store, deployment, partitions));
             tokio::select! {
                 _ = join_all(watched) => {}
                 () = until_moved(&store, &servers) => {}
@@ -223,12 +224,18 @@ impl Health {
     }
 
     /// Watches a server of Redis, whatever the others do.
-    async fn watch_server(&self, store: &Store, redis: &RedisHealth, partitions: &[PartitionNo]) {
-        let mut looked_beside = Instant::now();
+    async fn watch_server(
+        &self,
+        store: &Store,
+        deployment: &Deployment,
+        partitions: &[PartitionNo],
+    ) {
+        let (redis, mut looked_beside) = (&deployment.redis_health, Instant::now());
         loop {
             let asked_at = Instant::now();
             let heads = heads_in_time(store, redis, partitions).await;
             self.see_heads(redis, partitions, heads.as_ref(), asked_at);
+            self.recover_left(deployment, partitions);
             sleep(INTERVAL_UNWELL).await;
             let is_well = {
                 let all = self.lock();
@@ -244,6 +251,23 @@ impl Health {
                 let _ = timeout(ANSWER_TIMEOUT, store.look_beside(silent)).await;
                 looked_beside = Instant::now();
             }
+        }
+    }
+
+    /// Begins to recover the partitions that nobody else has recovered for long.
+    fn recover_left(&self, deployment: &Deployment, partitions: &[PartitionNo]) {
+        let now = Instant::now();
+        let mut all = self.lock();
+        for &no in partitions {
+            if !all[usize::from(no.0)].is_left(now) {
+                continue;
+            }
+            let deployment = deployment.clone();
+            tokio::spawn(async move {
+                if let Err(error) = deployment.partition(no).recover().await {
+                    tracing::warn!(partition = no.0, %error, "the partition is not recovered");
+                }
+            });
         }
     }
 

@@ -143,7 +143,7 @@ pub fn routes(
         checks: Checks::new(limits),
         turns: Turns::start(limits.requests_waiting_max.div_ceil(2) as usize, {
             let admission = admission.clone();
-            move || admission.has_light()
+            move || admission.heavy_points_beside_light()
         }),
         admission,
         rates: Rates::new(rates, limits.cost_max),

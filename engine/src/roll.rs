@@ -19,7 +19,7 @@ use ranking::window::roll::{RollMark, Rolls};
 use tokio::time::{Duration, Instant, timeout};
 
 use crate::board::agenda::{Agenda, Work};
-use crate::deployment::Deployment;
+use crate::deployment::{Deployment, redis_health};
 use crate::partition::Partition;
 use entity::board;
 use entity::error::{Error, Result};
@@ -99,13 +99,12 @@ struct Rolled {
 async fn roll_boards(deployment: &Deployment, boards: &[&Board], now_ms: i64) -> Result<Rolled> {
     let mut rolled = Rolled::default();
     let mut places: Vec<(Partition<'_>, &Board)> = vec![];
-    let silent = || ranking::Error::Unavailable("Redis does not answer".into()).into();
     for &board in boards {
         for partition in deployment.partitions_of(board) {
             // It would let the others wait.
             if deployment.redis_health.is_away(&[partition.no]) {
                 rolled.late.insert(board.no);
-                rolled.failed = Some(silent());
+                rolled.failed = Some(redis_health::away().into());
             } else {
                 places.push((partition, board));
             }

@@ -246,12 +246,12 @@ pub async fn insert(
 }
 
 /// Gives a webhook the name, the address, the kinds and the board in which `row` differs from
-/// `seen`, and the circle, with the row of the audit log. A kind that is new begins now, and so does
-/// another circle. Returns the changed row; `None` if the webhook is gone.
+/// `seen`, and a circle or none, if that is given, with the row of the audit log. A kind that is new
+/// begins now, and so does another circle. Returns the changed row; `None` if the webhook is gone.
 pub async fn update(
     db: &DatabaseConnection,
     seen: &Model,
-    (row, circle): (&Model, Option<&Circle>),
+    (row, circle): (&Model, Option<Option<Circle>>),
     partitions: u16,
     act: Act,
 ) -> Result<Option<Model>> {
@@ -280,8 +280,14 @@ pub async fn update(
         (true, false) => lane::end_history(&transaction, &row.id).await?,
         _ => {}
     }
-    circle::set(&transaction, &row.id, circle).await?;
-    changed.of_act(circle, act).write(&transaction).await?;
+    let circle = match circle {
+        Some(circle) => {
+            circle::set(&transaction, &row.id, circle.as_ref()).await?;
+            circle
+        }
+        None => circle::of(&transaction, &row.id).await?,
+    };
+    changed.of_act(circle.as_ref(), act).write(&transaction).await?;
     transaction.commit().await?;
     Ok(Some(changed))
 }

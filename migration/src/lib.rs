@@ -28,6 +28,7 @@ mod m20261128_000021_postgres_keys;
 mod m20261128_000022_circles;
 mod m20261128_000023_mirrors;
 mod m20261129_000024_mariadb_texts;
+mod m20261129_000025_partial_runs;
 
 use std::sync::Arc;
 
@@ -72,6 +73,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261128_000022_circles::Migration),
             Box::new(m20261128_000023_mirrors::Migration),
             Box::new(m20261129_000024_mariadb_texts::Migration),
+            Box::new(m20261129_000025_partial_runs::Migration),
         ]
     }
 }

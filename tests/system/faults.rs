@@ -12,6 +12,7 @@ mod out_of_memory;
 mod redis_away;
 mod redis_away_games;
 mod redis_away_statements;
+mod redis_unsteady;
 mod refusing_stores;
 mod slow_server;
 mod spoiled_rows;

@@ -59,7 +59,7 @@ fn write_durably(path: &Path, frame: &mut DataFrame) -> Result<Sum> {
     written().with_context(|| format!("{} cannot be written", display_path(&beside)))?;
     ensure!(
         !path.exists(),
-        "{} exists and is not of this archive: expected an archive directory of this deployment alone (LAUREL_ARCHIVE_DIR)",
+        "{} exists, and the database does not name it: expected an archive directory of this deployment alone (LAUREL_ARCHIVE_DIR); if the database was taken back to an earlier time, move the file elsewhere and run this again",
         display_path(path)
     );
     fs::rename(&beside, path)

@@ -70,7 +70,14 @@ async fn clear_one(deployment: &Deployment, place: &Place, row: &Model, job: &Jo
         }
         job.advance(1);
     }
-    mirror::replace(deployment, row, &again, checked).await?;
+    if let Err(error) = mirror::replace(deployment, row, &again, checked).await {
+        // Their rows may be gone: this run may have been taken for dead.
+        for (_, written) in &again {
+            mirror::give_up(&deployment.db, written).await?;
+        }
+        tidy(deployment, place).await?;
+        return Err(error.into());
+    }
     failpoint::hit("mirror-switched");
     tidy(deployment, place).await?;
     Ok(())

@@ -8,6 +8,7 @@ use engine::deployment::checksum::sha256_of;
 use engine::failpoint;
 use engine::history::mirror;
 use entity::mirror::mirror_file::{self, State};
+use entity::random_id;
 use polars::prelude::{DataFrame, ParquetCompression, ParquetReader, ParquetWriter, SerReader};
 use ranking::id::{BoardNo, PartitionNo};
 use tokio::task::block_in_place;
@@ -75,10 +76,12 @@ async fn name(
     bytes: &[u8],
 ) -> Result<mirror_file::Model> {
     let sha256 = sha256_of(bytes);
+    // Never a name that was there before: a run that was taken for dead may still remove that file.
     let path = format!(
-        "{}/board-{board}/partition-{partition}/{first_seq:020}-{last_seq:020}-{}.parquet",
+        "{}/board-{board}/partition-{partition}/{first_seq:020}-{last_seq:020}-{}-{}.parquet",
         deployment.identity,
-        &sha256[..NAME_DIGITS]
+        &sha256[..NAME_DIGITS],
+        &random_id()[..NAME_DIGITS]
     );
     let file = mirror_file::Model {
         path,

@@ -113,7 +113,7 @@ impl Member {
         let (friends, good_until) = state(ctx).loaders.friends(member).await?;
         state(ctx).good_until.limit(good_until);
         if is_new {
-            state(ctx).spend(price::friends(friends.len())).await?;
+            state(ctx).owe(price::friends(friends.len())).await?;
         }
         let sees_everyone = sees_everyone(app(ctx), state(ctx));
         state(ctx).spend(price::friends_passed(friends.len(), sees_everyone)).await?;

@@ -148,6 +148,7 @@ pub(crate) enum LookUp<'a> {
     Row(&'a str),
     /// Standings that are folded while Redis is away.
     Fold(&'a StandingsId),
+    FoldOfPeriods(&'a StandingsId),
     Total(&'a Total),
 }
 
@@ -162,12 +163,25 @@ pub(crate) async fn pay(state: &RequestState, look_up: LookUp<'_>, points: u64) 
 }
 
 /// Pays for standings of an open period while Redis is away, if nobody had their events folded yet.
+/// The fold gives all segments.
 ///
 /// # Errors
 /// As [`pay`].
 pub(crate) async fn pay_fold(ctx: &Context<'_>, read: &Standings) -> Result<()> {
     if app(ctx).reader().needs_fold(read).await {
-        pay(state(ctx), LookUp::Fold(&read.id), FOLD).await?;
+        let everyone = StandingsId { segment: String::new(), ..read.id.clone() };
+        pay(state(ctx), LookUp::Fold(&everyone), FOLD).await?;
+    }
+    Ok(())
+}
+
+/// As [`pay_fold`], for the list of a window's open periods.
+///
+/// # Errors
+/// As [`pay`].
+pub(crate) async fn pay_fold_of_periods(ctx: &Context<'_>, read: &Standings) -> Result<()> {
+    if app(ctx).reader().needs_fold_of_periods(read).await {
+        pay(state(ctx), LookUp::FoldOfPeriods(&read.id), FOLD).await?;
     }
     Ok(())
 }
@@ -182,12 +196,15 @@ pub(crate) async fn total(
     total: Total,
     counted: impl FnOnce(u64) -> u64,
 ) -> Result<u64> {
-    let is_new = state.loaders.is_new(&LookUp::Total(&total));
-    state.spend(if is_new { 2 * SELECT } else { REPEATED }).await?;
-    let count = state.loaders.total(total).await?;
-    if is_new {
-        state.spend(counted(count)).await?;
+    if !state.loaders.is_new(&LookUp::Total(&total)) {
+        state.spend(REPEATED).await?;
+        return state.loaders.total(total).await;
     }
+    state.spend(2 * SELECT).await?;
+    // Few are counted that the request cannot pay for.
+    let _place = state.budget.scan().await;
+    let count = state.budget.settle(state.loaders.total(total)).await?;
+    state.owe(counted(count)).await?;
     Ok(count)
 }
 

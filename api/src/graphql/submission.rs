@@ -145,7 +145,8 @@ pub(crate) async fn submit(
     let sources = Sources::read(principal, &input)?;
     let report = report(ctx);
     state.spend(price::effects(input.scores.len() * reported_windows(report, &board))).await?;
-    let turn = written::check(app, state, &board, &input.scores).await?.map(Arc::new);
+    let all: Vec<&ScoreInput> = input.scores.iter().collect();
+    let turn = written::check(app, state, &board, (&all, false)).await?.map(Arc::new);
     let partitions = vec![None; input.scores.len()];
     let mut sending = Sending { input: &input, report, partitions, sources };
     let mut outcomes =
@@ -183,7 +184,16 @@ pub(crate) async fn submit(
         };
         let again: Vec<usize> =
             outcomes.extract_if(.., |outcome| gone(outcome)).map(|(index, _)| index).collect();
-        outcomes.extend(submit_by_partition(app, state, &other, &mut sending, again, None).await);
+        // The board may have other windows, in which late scores write more.
+        let scores: Vec<&ScoreInput> = again.iter().map(|&index| &input.scores[index]).collect();
+        match written::check(app, state, &other, (&scores, true)).await {
+            Ok(turn) => {
+                let turn = turn.map(Arc::new);
+                let told = submit_by_partition(app, state, &other, &mut sending, again, turn);
+                outcomes.extend(told.await);
+            }
+            Err(error) => outcomes.extend(again.into_iter().map(|no| (no, Err(error.clone())))),
+        }
         outcomes.sort_unstable_by_key(|(index, _)| *index);
         board = other;
     }

@@ -142,7 +142,7 @@ impl Webhook {
         DateTime(self.0.created_at_ms)
     }
 
-    /// The time until which the former secret signs too; null if it does not.
+    /// The time until which former secrets sign too, up to three of them; null if none does.
     async fn former_secret_until(&self, ctx: &Context<'_>) -> Option<DateTime> {
         let until_ms = self.0.former_until_ms.filter(|until_ms| state(ctx).now_ms < *until_ms);
         until_ms.map(DateTime)

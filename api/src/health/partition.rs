@@ -17,7 +17,7 @@ const CALM_WITHIN: Duration = Duration::from_millis(300);
 /// The answers of any time after which they are, too.
 const CALM_ANSWERS: u32 = 40;
 
-/// How long a partition may wait for recovery before readers that SQL answers ask Redis once more.
+/// How long a partition may wait for recovery before this process recovers it, and again.
 const RECOVERY_AGAIN: Duration = Duration::from_secs(10);
 
 /// How long SQL's cursor may stand still, with commits behind it, before it counts as stuck.
@@ -69,6 +69,8 @@ pub struct PartitionHealth {
     seen: VecDeque<(u64, Instant, Option<Instant>)>,
     /// Since when it is not level, though its server answers.
     waits_since: Option<Instant>,
+    /// When the process last began to recover it because nobody else did.
+    tried_at: Option<Instant>,
     /// Since when its server does not answer.
     silent_since: Option<Instant>,
     /// How calm its server is since it was silent last: an answer counts once, and a quick one as
@@ -109,28 +111,28 @@ impl PartitionHealth {
     /// answered from SQL. Those of a server that answers slowly would change from one look to the
     /// next, so it has to be calm first; and those of a partition that is not level stay with SQL.
     pub(super) fn state(&mut self, (was_away, asked_at, now): (bool, Instant, Instant)) -> State {
-        let waits = self.waits_for_recovery(now, RECOVERY_WAIT);
+        let waits = self.waits_for(RECOVERY_WAIT, now);
         let took = now.saturating_duration_since(asked_at);
         let is_calm = self.is_calm(took);
         match (self.is_silent(asked_at, now, SILENT_AFTER), self.is_level) {
             (true, _) => State::Silent,
             (false, None) => State::Away,
-            (false, Some(false)) if was_away => self.recovering(now),
+            (false, Some(false)) if was_away || waits => State::Away,
             (false, Some(true)) if was_away && !is_calm => State::Away,
-            (false, _) if waits => State::Away,
-            (false, _) => State::Here,
+            (false, Some(_)) => State::Here,
         }
     }
 
-    /// The state of a partition that is not level, and away so far: readers recover it in the end,
-    /// if nobody else does.
-    fn recovering(&mut self, now: Instant) -> State {
-        let since = self.waits_since.unwrap_or(now);
-        if now.saturating_duration_since(since) < RECOVERY_AGAIN {
-            return State::Away;
+    /// True each time that it has waited for recovery so long again: as SQL answers its readers,
+    /// none of them recovers it.
+    pub(super) fn is_left(&mut self, now: Instant) -> bool {
+        let is_left = self.is_level == Some(false)
+            && self.waits_for(RECOVERY_AGAIN, now)
+            && self.tried_at.is_none_or(|at| now.duration_since(at) >= RECOVERY_AGAIN);
+        if is_left {
+            self.tried_at = Some(now);
         }
-        self.waits_since = Some(now);
-        State::Here
+        is_left
     }
 
     /// True if its server has been calm for a while, after a look that took so long.
@@ -145,7 +147,7 @@ impl PartitionHealth {
     }
 
     /// True if it has waited for recovery so long already; called after each look at it.
-    fn waits_for_recovery(&mut self, now: Instant, time: Duration) -> bool {
+    fn waits_for(&mut self, time: Duration, now: Instant) -> bool {
         if self.is_level != Some(false) {
             self.waits_since = None;
             return false;
@@ -364,10 +366,22 @@ mod tests {
         assert_eq!(look(Some(false), 1000, State::Here), State::Away);
         assert_eq!(look(Some(false), 10, State::Away), State::Away);
         assert_eq!(look(Some(false), 10, State::Away), State::Away);
-        assert_eq!(look(Some(false), 10_000, State::Away), State::Here);
-        assert_eq!(look(Some(false), 1000, State::Here), State::Away);
+        assert_eq!(look(Some(false), 100_000, State::Away), State::Away);
         assert_eq!(look(level, 10, State::Away), State::Away);
         assert_eq!(look(level, 10, State::Away), State::Here);
+    }
+
+    #[test]
+    fn a_partition_that_nobody_recovers_is_left_every_ten_seconds() {
+        let (mut health, start) = (PartitionHealth::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        health.is_level = Some(false);
+        let left = (0..40).filter(|second| health.is_left(at(*second)));
+        assert_eq!(left.collect::<Vec<_>>(), [10, 20, 30]);
+        health.is_level = Some(true);
+        assert!(!health.is_left(at(50)));
+        health.is_level = Some(false);
+        assert!(!health.is_left(at(51)) && !health.is_left(at(60)) && health.is_left(at(61)));
     }
 
     #[test]

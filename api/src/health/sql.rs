@@ -20,7 +20,7 @@ pub struct SqlHealth {
     was_asked: AtomicBool,
     /// Since when it is away.
     away: Mutex<Option<Instant>>,
-    /// It was found to be away.
+    /// It was found to be away, or may be.
     doubted: Notify,
 }
 
@@ -50,8 +50,10 @@ impl SqlHealth {
         self.was_asked.load(Ordering::Acquire)
     }
 
-    /// Makes a look-up that a request waits for, unless SQL is known to be away. One that gets no
-    /// answer in time tells all others not to wait, until SQL answers in the background again.
+    /// Makes a look-up that a request waits for, unless SQL is known to be away. After one that
+    /// gets no answer in time SQL is asked in the background, on a connection that no request
+    /// takes: many look-ups of a client may keep all others busy. If it does not answer there, no
+    /// look-up waits until it does.
     ///
     /// # Errors
     /// `UNAVAILABLE` if SQL does not answer; the errors of the look-up.
@@ -77,7 +79,7 @@ impl SqlHealth {
                 answer
             }
             Err(_) => {
-                self.failed(&format!("a look-up took over {} ms", self.timeout.as_millis()));
+                self.doubted.notify_one();
                 Err(unavailable())
             }
         }
@@ -109,7 +111,7 @@ impl SqlHealth {
         }
     }
 
-    /// Waits until SQL is found to be away.
+    /// Waits until SQL is found to be away, or a look-up took too long.
     pub(super) async fn doubted(&self) {
         self.doubted.notified().await;
     }

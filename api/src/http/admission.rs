@@ -46,6 +46,8 @@ pub struct Admission {
     changes: Lane,
     /// The places of mutations with costly answers.
     costly_changes: Arc<Semaphore>,
+    /// The points that heavy requests have spent since they were last taken.
+    heavy_points: AtomicU64,
     /// The light requests and mutations that have ever been let in.
     admitted: Arc<AtomicU64>,
     waiting: AtomicUsize,
@@ -77,6 +79,7 @@ impl Admission {
             turning: Lane::default(),
             changes: Lane::default(),
             costly_changes: Arc::new(Semaphore::new(COSTLY_CHANGES_MAX)),
+            heavy_points: AtomicU64::new(0),
             admitted: Arc::default(),
             waiting: AtomicUsize::new(0),
             waiting_max: limits.requests_waiting_max as usize,
@@ -94,8 +97,15 @@ impl Admission {
     }
 
     /// True if light requests or mutations are under way.
-    pub fn has_light(&self) -> bool {
+    fn has_light(&self) -> bool {
         [&self.light, &self.changes].iter().any(|lane| lane.under_way.load(Ordering::SeqCst) > 0)
+    }
+
+    /// The points that heavy requests have spent since the last call, if light ones or mutations
+    /// are under way.
+    pub fn heavy_points_beside_light(&self) -> Option<u64> {
+        let points = self.heavy_points.swap(0, Ordering::SeqCst);
+        self.has_light().then_some(points)
     }
 
     /// The requests that wait.

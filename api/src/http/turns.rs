@@ -33,14 +33,17 @@ pub use turning::{Turning, share};
 const NICENESS: i32 = 19;
 
 /// The time for which a thread rests after a step while light requests are under way, as a multiple
-/// of the step.
+/// of the step, or of what the step has begun in Redis and SQL: a microsecond for each point.
 const REST: u32 = 7;
 
 /// The shortest rest: those of shorter steps are taken together.
 const REST_MIN: Duration = Duration::from_millis(1);
 
-/// The longest rest.
+/// The longest rest after a step. What is left of a longer one follows later steps.
 const REST_MAX: Duration = Duration::from_millis(50);
+
+/// The longest rest that is left.
+const REST_LEFT_MAX: Duration = Duration::from_secs(2);
 
 /// The heavy requests that have begun and not ended: fewer than the connections to SQL for reads,
 /// which they may hold.
@@ -65,26 +68,26 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Starts the threads, for at most `requests_max` requests at a time. They rest while
-    /// `has_light` says that light requests are under way. The connections to the stores stay with
-    /// the runtime of the caller.
+    /// Starts the threads, for at most `requests_max` requests at a time. They rest while light
+    /// requests are under way: `beside_light` then tells the points that the heavy ones have spent
+    /// since its last call. The connections to the stores stay with the runtime of the caller.
     pub fn start(
         requests_max: usize,
-        has_light: impl Fn() -> bool + Clone + Send + 'static,
+        beside_light: impl Fn() -> Option<u64> + Clone + Send + 'static,
     ) -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
-        Self::with_threads(cores.div_ceil(2).min(BEGUN_MAX), requests_max, has_light)
+        Self::with_threads(cores.div_ceil(2).min(BEGUN_MAX), requests_max, beside_light)
     }
 
     fn with_threads(
         threads: usize,
         requests_max: usize,
-        has_light: impl Fn() -> bool + Clone + Send + 'static,
+        beside_light: impl Fn() -> Option<u64> + Clone + Send + 'static,
     ) -> Self {
         let (queue, coming) = unbounded();
         for _ in 0..threads {
-            let (runtime, coming, has_light) =
-                (Handle::current(), coming.clone(), has_light.clone());
+            let (runtime, coming, beside_light) =
+                (Handle::current(), coming.clone(), beside_light.clone());
             thread::Builder::new()
                 .name("heavy".to_owned())
                 .stack_size(crate::STACK_BYTES)
@@ -93,7 +96,7 @@ impl Turns {
                     #[cfg(target_os = "linux")]
                     let _ = rustix::process::setpriority_process(None, NICENESS);
                     IS_HEAVY.set(true);
-                    runtime.block_on(take_turns(coming, BEGUN_MAX / threads, has_light));
+                    runtime.block_on(take_turns(coming, BEGUN_MAX / threads, beside_light));
                 })
                 .expect("the system has threads");
         }
@@ -205,7 +208,7 @@ impl Turns {
 async fn take_turns(
     coming: Receiver<BoxFuture<'static, ()>>,
     begun_max: usize,
-    has_light: impl Fn() -> bool,
+    beside_light: impl Fn() -> Option<u64>,
 ) {
     let mut begun = FuturesUnordered::new();
     let mut rest = Duration::ZERO;
@@ -215,28 +218,29 @@ async fn take_turns(
                 Ok(work) => begun.push(work),
                 Err(_) => return,
             },
-            Some(()) = step(&mut begun, &mut rest, &has_light) => {}
+            Some(()) = step(&mut begun, &mut rest, &beside_light) => {}
         }
     }
 }
 
 /// The end of one of the works that have begun. While light requests are under way, the thread
-/// rests after steps towards it; `rest` is that which is left from short ones.
+/// rests after steps towards it; `rest` is that which is left from earlier ones.
 async fn step(
     begun: &mut FuturesUnordered<BoxFuture<'static, ()>>,
     rest: &mut Duration,
-    has_light: impl Fn() -> bool,
+    beside_light: impl Fn() -> Option<u64>,
 ) -> Option<()> {
     poll_fn(|context| {
         let began = Instant::now();
         let ended = begun.poll_next_unpin(context);
-        *rest = match has_light() {
-            true => *rest + began.elapsed() * REST,
-            false => Duration::ZERO,
+        *rest = match beside_light() {
+            Some(points) => *rest + began.elapsed().max(Duration::from_micros(points)) * REST,
+            None => Duration::ZERO,
         };
         if *rest >= REST_MIN {
-            thread::sleep((*rest).min(REST_MAX));
-            *rest = Duration::ZERO;
+            let now = (*rest).min(REST_MAX);
+            thread::sleep(now);
+            *rest = (*rest - now).min(REST_LEFT_MAX);
         }
         ended
     })
@@ -245,13 +249,14 @@ async fn step(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::mpsc;
 
     use super::*;
 
     /// With two places, and one thread.
     fn one_thread() -> Turns {
-        Turns::with_threads(1, 2, || false)
+        Turns::with_threads(1, 2, || None)
     }
 
     #[tokio::test]
@@ -302,7 +307,7 @@ mod tests {
 
     #[tokio::test]
     async fn parts_go_on_until_the_request_has_a_turn() {
-        let turns = Turns::with_threads(1, BEGUN_MAX + 1, || false);
+        let turns = Turns::with_threads(1, BEGUN_MAX + 1, || None);
         let mut rest = vec![];
         for _ in 0..BEGUN_MAX {
             rest.push(Box::pin(turns.run(pending::<()>())));
@@ -344,12 +349,25 @@ mod tests {
 
     #[tokio::test]
     async fn a_thread_rests_after_a_step_while_light_requests_are_under_way() {
-        let turns = Turns::with_threads(1, 2, || true);
+        let turns = Turns::with_threads(1, 2, || Some(0));
         let began = Instant::now();
         turns.run(async { thread::sleep(Duration::from_millis(20)) }).await.unwrap();
         // The next work comes after the rest.
         turns.run(async {}).await.unwrap();
         assert!(began.elapsed() >= Duration::from_millis(20) + REST_MAX);
+    }
+
+    #[tokio::test]
+    async fn a_thread_rests_for_what_its_steps_begin_elsewhere() {
+        let points = Arc::new(AtomicU64::new(10_000));
+        let spent = points.clone();
+        let turns = Turns::with_threads(1, 2, move || Some(spent.swap(0, Ordering::SeqCst)));
+        let began = Instant::now();
+        // The first step takes 10 ms of Redis; the rest of 70 ms follows it and the next one.
+        for _ in 0..3 {
+            turns.run(async {}).await.unwrap();
+        }
+        assert!(began.elapsed() >= Duration::from_millis(70));
     }
 
     #[tokio::test]

@@ -144,11 +144,15 @@ impl Follower {
         self.turn_again(&followed);
     }
 
-    /// The heads of the partitions whose servers answer, in order; `None` if none does. A server
-    /// that is known to give no answer is not waited for.
+    /// The heads of the partitions that can be read, in order; `None` if no server answers. One that
+    /// is known to give no answer is not waited for.
     async fn heads_of_those_here(&self) -> Option<Vec<Option<Head>>> {
-        let servers = self.store.partitions_by_server().await.ok()?;
+        let mut servers = self.store.partitions_by_server().await.ok()?;
         let redis = &self.deployment.redis_health;
+        for partitions in &mut servers {
+            partitions.retain(|no| !redis.is_away(&[*no]));
+        }
+        servers.retain(|partitions| !partitions.is_empty());
         let asked = servers.iter().map(|partitions| async move {
             tokio::select! {
                 biased;

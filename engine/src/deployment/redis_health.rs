@@ -1,4 +1,4 @@
-//! The partitions whose Redis does not answer, as one probe of the process finds them: readers and
+//! The partitions whose Redis does not answer, as the probes of the process find them: readers and
 //! writers ask here, so that none has to wait for a silent server itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +22,13 @@ pub enum State {
     Away,
     /// Its server gave no answer for so long that writers do not wait either.
     Silent,
+}
+
+/// The error of work on a board that has a partition away.
+pub(crate) fn away() -> ranking::Error {
+    ranking::Error::Unavailable(
+        "Redis is away for a partition of the board, or the partition waits for recovery".into(),
+    )
 }
 
 /// The partitions whose Redis is away.

@@ -16,8 +16,8 @@ use ranking::id::{BoardNo, MemberId, PartitionNo};
 use ranking::store::write::Writes;
 use ranking::submission::event_ids::seen_entry;
 use sea_orm::{
-    ActiveEnum, ColumnTrait, ConnectionTrait, DatabaseTransaction, DbErr, EntityTrait, QueryFilter,
-    QuerySelect, Value,
+    ActiveEnum, ColumnTrait, Condition, ConnectionTrait, DatabaseTransaction, DbErr, EntityTrait,
+    QueryFilter, QuerySelect, Value,
 };
 use serde_json::json;
 use tokio::time::Instant;
@@ -198,7 +198,7 @@ pub(super) async fn delete_rest(
         }
     }
     counts.insert("entrant".to_owned(), leave_all(&transaction, member).await?);
-    counts.insert("dead_letter".to_owned(), delete_letters(&transaction, member).await?);
+    counts.insert("dead_letter".to_owned(), blank_letters(&transaction, member).await?);
     counts.insert("access_token".to_owned(), end_tokens(&transaction, row, member).await?);
     counts.insert("audit_log".to_owned(), blank_acts(&transaction, row, member).await?);
     counts.insert("outbox".to_owned(), outbox::erase(&transaction, member.as_str()).await?);
@@ -251,18 +251,20 @@ async fn leave_all(transaction: &DatabaseTransaction, member: &MemberId) -> Resu
     delete_where(transaction, "entrant", "member", member.as_str()).await
 }
 
-/// Deletes the member's refused events; their commits count them as gone already.
-async fn delete_letters(transaction: &DatabaseTransaction, member: &MemberId) -> Result<u64> {
-    let mut erased: BTreeMap<(i32, i64), u32> = BTreeMap::new();
+/// Takes the content from the member's refused events, which are voided.
+async fn blank_letters(transaction: &DatabaseTransaction, member: &MemberId) -> Result<u64> {
+    use dead_letter::Column::{EventIndex, Partition, Seq};
+    let mut blanked = 0;
     for letter in dead_letter::Entity::find().all(transaction).await? {
         if letter.event().is_ok_and(|(_, event)| event.member == *member) {
-            *erased.entry((letter.partition, letter.seq)).or_default() += 1;
-            let key = (letter.partition, letter.seq, letter.event_index);
-            dead_letter::Entity::delete_by_id(key).exec(transaction).await?;
+            let place = Condition::all()
+                .add(Partition.eq(letter.partition))
+                .add(Seq.eq(letter.seq))
+                .add(EventIndex.eq(letter.event_index));
+            blanked += dead_letter::blank(transaction, place).await?;
         }
     }
-    erasure::event::count(transaction, &erased).await?;
-    Ok(erased.values().map(|count| u64::from(*count)).sum())
+    Ok(blanked)
 }
 
 /// Revokes the member's tokens, and takes its name from them. The rows stay, so that other

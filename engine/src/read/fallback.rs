@@ -191,17 +191,37 @@ impl Fallback {
         standings: &Standings,
     ) -> Result<Arc<OpenPeriods>> {
         let (id, db) = (&standings.id, deployment.reads.clone());
-        let moment = moment(deployment, standings);
         let (asked, now_ms) = (id.clone(), deployment.clock.now_ms());
         let folding = async move { fold_periods(&db, &asked, now_ms).await };
-        // The list gets longer when a period begins.
-        let period = id.window.period_at(now_ms, &standings.rules.calendar)?.label;
-        let present = StandingsId { period, ..id.clone() };
-        let known = (present, self.marks(deployment, standings, moment).await?);
+        let known = self.present(deployment, standings, now_ms).await?;
         let found = self.periods.find(known, folding).await?;
         found.ok_or_else(|| {
             too_many(&format!("the open periods of the window {}", id.window)).into()
         })
+    }
+
+    /// True if a reader of the list of open periods would have their events folded.
+    pub(super) async fn needs_fold_of_periods(
+        &self,
+        deployment: &Deployment,
+        standings: &Standings,
+    ) -> Result<bool> {
+        let now_ms = deployment.clock.now_ms();
+        Ok(!self.periods.has(&self.present(deployment, standings, now_ms).await?))
+    }
+
+    /// The present standings of a window and how much SQL has of them, by which its open periods
+    /// are kept: their list gets longer when a period begins.
+    async fn present(
+        &self,
+        deployment: &Deployment,
+        standings: &Standings,
+        now_ms: i64,
+    ) -> Result<(StandingsId, Marks)> {
+        let (id, moment) = (&standings.id, moment(deployment, standings));
+        let period = id.window.period_at(now_ms, &standings.rules.calendar)?.label;
+        let present = StandingsId { period, ..id.clone() };
+        Ok((present, self.marks(deployment, standings, moment).await?))
     }
 
     /// Notes that some standings were read from SQL.

@@ -292,16 +292,30 @@ impl Reader {
     /// True if Redis is away, and a reader of these standings would have the events of their period
     /// folded. One SELECT, shared for some seconds.
     pub async fn needs_fold(&self, standings: &Standings) -> bool {
-        let is_folded = !standings.is_sealed()
-            && standings.id.window != Window::All
-            && self.deployment.redis_health.is_away(standings.partitions());
-        match self.fallback.as_deref().filter(|_| is_folded) {
+        match self.folding(standings).filter(|_| !standings.is_sealed()) {
             // A reader will find the error.
             Some(fallback) => {
                 fallback.needs_fold(&self.deployment, standings).await.unwrap_or(false)
             }
             None => false,
         }
+    }
+
+    /// As [`Self::needs_fold`], for the list of the open periods of the window.
+    pub async fn needs_fold_of_periods(&self, standings: &Standings) -> bool {
+        match self.folding(standings) {
+            Some(fallback) => {
+                fallback.needs_fold_of_periods(&self.deployment, standings).await.unwrap_or(false)
+            }
+            None => false,
+        }
+    }
+
+    /// What folds the events of a window's open periods, if Redis is away.
+    fn folding(&self, standings: &Standings) -> Option<&Fallback> {
+        let is_folded = standings.id.window != Window::All
+            && self.deployment.redis_health.is_away(standings.partitions());
+        self.fallback.as_deref().filter(|_| is_folded)
     }
 
     /// The standings in SQL, if they answer instead of a Redis that gave this error; else the
@@ -340,16 +354,18 @@ impl Reader {
                 // A silent server is asked by the probe alone.
                 biased;
                 () = away => Err(ranking::Error::Unavailable("Redis does not answer".into())),
-                read = read(&self.store, now.clone()) => read,
+                read = read(&self.store, now.clone()) => {
+                    if matches!(read, Err(ranking::Error::Unavailable(_))) {
+                        self.deployment.redis_health.doubt();
+                    }
+                    read
+                }
             };
             let error = match read {
                 Ok(value) => return Ok(Ok(value)),
                 Err(ranking::Error::Sealed(before_ms)) => return Ok(Err(before_ms)),
                 Err(error) => error,
             };
-            if matches!(error, ranking::Error::Unavailable(_)) {
-                self.deployment.redis_health.doubt();
-            }
             if Instant::now() >= deadline {
                 return Err(error.into());
             }

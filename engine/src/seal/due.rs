@@ -10,7 +10,7 @@ use ranking::window::{Period, Window};
 
 use super::BOARDS_MAX;
 use crate::board::agenda::{AT_ONCE_MS, Agenda, Work};
-use crate::deployment::Deployment;
+use crate::deployment::{Deployment, redis_health};
 use crate::webhook::ended::GRACE_MS;
 use entity::board::{self, WindowRow};
 use entity::error::Result;
@@ -162,7 +162,7 @@ impl Open {
         let partitions = deployment.partitions_of(board);
         let numbers: Vec<PartitionNo> = partitions.iter().map(|partition| partition.no).collect();
         if deployment.redis_health.is_away(&numbers) {
-            return Err(ranking::Error::Unavailable("Redis does not answer".into()).into());
+            return Err(redis_health::away().into());
         }
         for partition in partitions {
             let marks = partition.rolls(board.no).await?;

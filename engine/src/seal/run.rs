@@ -11,6 +11,7 @@ use super::window_seal::WindowSeal;
 use crate::deployment::Deployment;
 use entity::board;
 use entity::error::{Error, Result};
+use entity::sql::signs;
 
 /// The most steps for one board before the sealer turns to the next.
 const STEPS_MAX: usize = 100;
@@ -152,6 +153,15 @@ impl<'a> Run<'a> {
     /// Drops windows that SQL has from Redis. Returns the numbers of the boards of those that are
     /// dropped.
     async fn drop(&mut self, windows: Vec<Before<'a>>) -> Vec<i64> {
+        // Redis is about to lose what SQL has: it must learn of these seals first, so that a
+        // database that goes back behind them is noticed.
+        let noted = async {
+            let last = signs::read(&self.deployment.db).await?.last_change;
+            self.deployment.note_board_changes(last).await
+        };
+        if windows.is_empty() || self.kept(noted.await).is_none() {
+            return vec![];
+        }
         let (windows, before): (Vec<_>, Vec<_>) = windows.into_iter().unzip();
         let (listing, mut done) = (Listing::read(&windows).await, vec![]);
         'windows: for (window, before_ms) in windows.into_iter().zip(before) {

@@ -2,9 +2,9 @@
 
 use ranking::commit::{Event, EventPlace};
 use ranking::id::{BoardNo, PartitionNo};
-use sea_orm::QuerySelect;
 use sea_orm::entity::prelude::*;
 use sea_orm::sea_query::Expr;
+use sea_orm::{Condition, QuerySelect};
 
 /// The state of a refused event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, DeriveActiveEnum)]
@@ -44,6 +44,11 @@ pub struct Model {
 no_relations!();
 
 impl Model {
+    /// True if its content is gone: it is old, or its member was erased.
+    pub fn is_blank(&self) -> bool {
+        self.payload.is_empty()
+    }
+
     /// The event, and its place in history.
     ///
     /// # Errors
@@ -107,12 +112,29 @@ pub async fn of_board(
     let of_partition = Entity::find().filter(Column::Partition.eq(i32::from(partition)));
     let mut events = vec![];
     for letter in of_partition.all(db).await? {
+        if letter.is_blank() {
+            continue;
+        }
         let (place, event) = letter.event()?;
         if event.board == board {
             events.push((place, event));
         }
     }
     Ok(events)
+}
+
+/// Takes the content from refused events of a commit that count nowhere. The rows stay, as they say
+/// why the events of their commits, and of the commits that voided them, are gone.
+pub async fn blank(db: &impl ConnectionTrait, of: Condition) -> Result<u64, DbErr> {
+    let blanked = Entity::update_many()
+        .col_expr(Column::Payload, Expr::value(""))
+        .col_expr(Column::Reason, Expr::value(""))
+        .filter(Column::State.eq(State::Voided))
+        .filter(Column::Payload.ne(""))
+        .filter(of)
+        .exec(db)
+        .await?;
+    Ok(blanked.rows_affected)
 }
 
 /// Marks a refused event as voided. Returns false if SQL had not refused the event.

@@ -26,6 +26,8 @@ pub struct Model {
     pub found: i64,
     /// The number of differences repaired.
     pub repaired: i64,
+    /// True if it compares only `all` in Redis with its rows in SQL.
+    pub is_partial: bool,
 }
 
 no_relations!();
@@ -34,9 +36,11 @@ no_relations!();
 pub async fn begin(
     db: &impl ConnectionTrait,
     board_no: Option<i64>,
+    is_partial: bool,
     now_ms: i64,
 ) -> Result<i64, DbErr> {
     let run = ActiveModel {
+        is_partial: Set(is_partial),
         board_no: Set(board_no),
         started_at_ms: Set(now_ms),
         checked: Set(0),
@@ -45,6 +49,13 @@ pub async fn begin(
         ..Default::default()
     };
     Ok(Entity::insert(run).exec(db).await?.last_insert_id)
+}
+
+/// Notes that a run compares only `all` in Redis with its rows in SQL.
+pub async fn note_partial(db: &impl ConnectionTrait, id: i64) -> Result<(), DbErr> {
+    let noted = ActiveModel { id: Set(id), is_partial: Set(true), ..Default::default() };
+    Entity::update(noted).exec_without_returning(db).await?;
+    Ok(())
 }
 
 /// The figures that comparisons add to their run.
@@ -111,20 +122,21 @@ fn runs(board_no: Option<i64>) -> Select<Entity> {
     }
 }
 
-/// The last run over all boards that has ended.
+/// The last run over all boards, and all that they have, that has ended.
 pub async fn last(db: &impl ConnectionTrait) -> Result<Option<Model>, DbErr> {
     ended().one(db).await
 }
 
-/// The last run over all boards that has ended and found no difference.
+/// The last such run that found no difference.
 pub async fn last_clean(db: &impl ConnectionTrait) -> Result<Option<Model>, DbErr> {
     ended().filter(Column::Found.eq(0)).one(db).await
 }
 
-/// The runs over all boards that have ended, newest first.
+/// The runs over all boards, and all that they have, that have ended, newest first.
 fn ended() -> Select<Entity> {
     Entity::find()
         .filter(Column::BoardNo.is_null())
         .filter(Column::FinishedAtMs.is_not_null())
+        .filter(Column::IsPartial.eq(false))
         .order_by_desc(Column::Id)
 }

@@ -1,8 +1,10 @@
 //! Old rows of tables that only tell what happened, deleted in small statements.
 
-use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr};
+use sea_orm::sea_query::IntoCondition;
+use sea_orm::{ColumnTrait, ConnectionTrait, DatabaseConnection, DbErr};
 
 use super::dialect::{delete_among, statement};
+use crate::history::dead_letter;
 
 /// The most rows of one statement.
 pub const ROWS_MAX: u64 = 1000;
@@ -17,7 +19,7 @@ pub enum Records {
     /// Runs of the diff without findings, but the last one over all boards, and the last of these
     /// that found no difference.
     Run,
-    /// Refused events that count nowhere.
+    /// Refused events that count nowhere: their content goes, and the rows stay.
     DeadLetter,
     /// Processes that ended without a word.
     Process,
@@ -30,10 +32,11 @@ pub enum Records {
 /// The runs that go.
 const RUNS: &str = r#"SELECT "id" FROM "integrity_run" WHERE "started_at_ms" < $1
     AND "id" NOT IN (SELECT MAX("id") FROM "integrity_run"
-        WHERE "board_no" IS NULL AND "finished_at_ms" IS NOT NULL HAVING MAX("id") IS NOT NULL)
+        WHERE "board_no" IS NULL AND "finished_at_ms" IS NOT NULL AND "is_partial" = FALSE
+        HAVING MAX("id") IS NOT NULL)
     AND "id" NOT IN (SELECT MAX("id") FROM "integrity_run"
         WHERE "board_no" IS NULL AND "finished_at_ms" IS NOT NULL AND "found" = 0
-        HAVING MAX("id") IS NOT NULL)"#;
+        AND "is_partial" = FALSE HAVING MAX("id") IS NOT NULL)"#;
 
 /// The key of a position in a source.
 const POSITION_KEY: &str =
@@ -64,9 +67,11 @@ impl Records {
         }
     }
 
-    /// The key of the table, and the keys of the rows that go; $1 is the instant.
-    fn old(self) -> (&'static str, String) {
-        match self {
+    /// The key of the table, and the keys of the rows that go; $1 is the instant. `None` for rows
+    /// whose content alone goes.
+    fn old(self) -> Option<(&'static str, String)> {
+        Some(match self {
+            Self::DeadLetter => return None,
             Self::Job => (
                 r#""id""#,
                 r#"SELECT "id" FROM "job" WHERE "finished_at_ms" < $1
@@ -87,12 +92,6 @@ impl Records {
                     WHERE f."run_id" = "integrity_run"."id")"#
                 ),
             ),
-            Self::DeadLetter => (
-                r#""partition", "seq", "event_index""#,
-                r#"SELECT "partition", "seq", "event_index" FROM "dead_letter"
-                WHERE "state" = 'VOIDED' AND "created_at_ms" < $1"#
-                    .to_owned(),
-            ),
             Self::Process => {
                 (r#""id""#, r#"SELECT "id" FROM "process" WHERE "heartbeat_at_ms" < $1"#.to_owned())
             }
@@ -103,18 +102,21 @@ impl Records {
                 POSITION_KEY,
                 format!(r#"SELECT {POSITION_KEY} FROM "source_position" WHERE "moved_at_ms" < $1"#),
             ),
-        }
+        })
     }
 }
 
-/// Deletes at most [`ROWS_MAX`] rows from before an instant in Unix milliseconds, and returns their
-/// number.
+/// Deletes at most [`ROWS_MAX`] rows from before an instant in Unix milliseconds, or takes their
+/// content from them, and returns their number.
 pub async fn delete_old(
     db: &DatabaseConnection,
     records: Records,
     before_ms: i64,
 ) -> Result<u64, DbErr> {
-    let (key, old) = records.old();
+    let Some((key, old)) = records.old() else {
+        let old = dead_letter::Column::CreatedAtMs.lt(before_ms);
+        return dead_letter::blank(db, old.into_condition()).await;
+    };
     let table = records.table();
     let backend = db.get_database_backend();
     let delete = delete_among(backend, table, key, &format!("{old} LIMIT {ROWS_MAX}"));

@@ -158,10 +158,19 @@ async fn no_row_is_passed_over_behind_a_quotation_mark_that_is_not_closed() {
     let opened = "ann,1,1,\"broken\n";
     for way in [&[][..], &["--bulk"]] {
         for (rows, says) in [
-            (&[&*plain, opened, &plain][..], "in line 52 is not closed before line 103"),
-            (&[opened, &plain, "ann,1,1,he said \"hi\n"], "in line 2 is not closed before line 53"),
-            (&[opened, &plain, "ann,1,1,\"whole\"\n"], "in line 2 is not closed before line 53"),
-            (&[opened, &long], "is longer than 1048576 bytes"),
+            (
+                &[&*plain, opened, &plain][..],
+                "line 52 opens a quoted field that is not closed before line 103",
+            ),
+            (
+                &[opened, &plain, "ann,1,1,he said \"hi\n"],
+                "line 2 opens a quoted field that is not closed before line 53",
+            ),
+            (
+                &[opened, &plain, "ann,1,1,\"whole\"\n"],
+                "line 2 opens a quoted field that is not closed before line 53",
+            ),
+            (&[opened, &long], "line 2 opens a quoted field that is not closed before line"),
         ] {
             let (code, _, error) = import(rows, way);
             assert_eq!(code, 1, "{says}: {error}");

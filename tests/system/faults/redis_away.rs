@@ -60,7 +60,7 @@ const LOOKED_AT: Duration = Duration::from_secs(3);
 
 /// The longest time of a read while Redis is away. A debug program on a busy machine needs some of
 /// it.
-const SLOWEST: Duration = Duration::from_millis(2500);
+pub(super) const SLOWEST: Duration = Duration::from_millis(2500);
 
 /// The longest time of a submission while Redis is known to be away.
 const REFUSED_MAX: Duration = Duration::from_secs(3);
@@ -92,7 +92,7 @@ fn text(at_ms: i64) -> String {
 }
 
 /// A server with a board of 30 members in four shards, some of them friends; SQL has all of it.
-async fn start(sql: Sql) -> (Api, RedisNode) {
+pub(super) async fn start(sql: Sql) -> (Api, RedisNode) {
     start_with(sql, &[]).await
 }
 
@@ -225,12 +225,12 @@ const RANK: &str =
     source asOf entry(member: \"m5\") { score }
 } } }";
 
-async fn rank(api: &Api, window: &str) -> Value {
+pub(super) async fn rank(api: &Api, window: &str) -> Value {
     api.data(RANK, json!({ "window": window })).await["board"]["standings"].clone()
 }
 
 /// Waits until SQL is known to have all that there is.
-async fn settle(api: &Api) {
+pub(super) async fn settle(api: &Api) {
     api.deployment().settle().await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
 }

@@ -17,8 +17,9 @@ use tests::api::submission::{submit, submit_durably};
 use tests::boards::in_process::{point, submit_at, summing_board};
 use tests::clock::{DAY_MS, now_ms};
 use tests::deployment::{Deployment, Redis, Sql};
-use tests::jobs::analytics::figures;
+use tests::jobs::analytics::{figures, run};
 use tests::jobs::diff::check_diff;
+use tests::jobs::erasure::erase;
 use tests::wait::until;
 
 fn score(member: &str, event_id: &str) -> Value {
@@ -69,14 +70,25 @@ async fn check_refused(sql: Sql) {
     .await;
     let others = json!([{ "score": "1" }, { "score": "1" }]);
     assert_eq!(data["board"]["standings"]["entries"], others);
-    until("both are known to be voided", async || {
-        let voided = "SELECT count(*) FROM dead_letter WHERE state = 'VOIDED'";
-        (deployment.number(voided).await == 2).then_some(())
-    })
-    .await;
+    let are_voided = async |count: i64| {
+        until("all are known to be voided", async || {
+            let voided = "SELECT count(*) FROM dead_letter WHERE state = 'VOIDED'";
+            (deployment.number(voided).await == count).then_some(())
+        })
+        .await;
+    };
+    are_voided(2).await;
     check_diff(&deployment);
     let again = submit(&api, "b", json!([score("poison", "poison-4")])).await;
     assert_eq!(again["accepted"], 1);
+    are_voided(3).await;
+    // Their content goes with the member, and what is gone of the history stays explained.
+    let erased = erase(&deployment, "poison", None).await;
+    assert!(erased.status.success(), "{erased:?}");
+    let blank = "SELECT count(*) FROM dead_letter WHERE payload = '' AND reason = ''";
+    assert_eq!(deployment.number(blank).await, 3);
+    let (code, found, error) = run(&deployment, &["diff", "--full"]);
+    assert_eq!(code, 0, "{found} {error}");
 }
 
 #[tokio::test]

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use serde_json::json;
+use tokio::time::timeout;
 
 use tests::api::Api;
 use tests::api::submission::submit_durably;
+use tests::api::subscriber::Subscriber;
 use tests::deployment::{Deployment, Redis, Sql};
 use tests::servers::program::signal;
 
@@ -43,10 +45,18 @@ async fn a_silent_server_keeps_no_score_of_another_one_from_sql() {
         .collect();
     let silent = masters["b0"];
     let pid = cluster.pid(silent);
-    signal("STOP", pid);
     let others = masters.iter().filter(|(_, master)| **master != silent).map(|(slug, _)| *slug);
     let others: Vec<&str> = others.collect();
     assert!(!others.is_empty(), "every board is on one server: {masters:?}");
+    let mut follower = Subscriber::connect(&api, None).await;
+    let query = format!(
+        "subscription {{ top(board: \"{}\", first: 1) {{ nodes {{ score }} }} }}",
+        others[0]
+    );
+    let payload = json!({ "query": query });
+    follower.send(json!({ "type": "subscribe", "id": "1", "payload": payload })).await;
+    assert_eq!(follower.next().await["type"], "next");
+    signal("STOP", pid);
     // Before a replica takes its place, and after.
     for round in 0..5 {
         let times = join_all(others.iter().map(async |slug| {
@@ -61,6 +71,8 @@ async fn a_silent_server_keeps_no_score_of_another_one_from_sql() {
         times.sort();
         let usual = times[times.len() / 2];
         assert!(usual < SLOWEST, "round {round}: {usual:?}");
+        let pushed = timeout(SLOWEST, follower.next()).await.expect("a follower waits too");
+        assert_eq!(pushed["type"], "next", "{pushed}");
     }
     signal("CONT", pid);
 }

@@ -76,6 +76,7 @@ async fn a_mirror_that_wakes_up_late_takes_nothing_from_the_next_one() {
         ("mirror-put", None),
         ("mirror-verified", Some("mirror-decided")),
         ("mirror-verified:2", Some("mirror-named")),
+        ("mirror-taken", None),
     ];
     let (deployment, api) = start(Sql::Postgres).await;
     for (step, next_step) in cases {
@@ -97,6 +98,10 @@ async fn a_mirror_that_wakes_up_late_takes_nothing_from_the_next_one() {
             db.execute_unprepared(gone).await.unwrap();
             db.close().await.unwrap();
         };
+        if step == "mirror-taken" {
+            let mut killed = deployment.analytics_command(&arguments);
+            assert!(!killed.env("CRASH_AT", "mirror-put").output().unwrap().status.success());
+        }
         let mut late = spawn(Some(step));
         stands_still(late.id()).await;
         let mut next = spawn(next_step);

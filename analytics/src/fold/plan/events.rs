@@ -68,7 +68,7 @@ pub(super) async fn write(
     Ok(writing.files)
 }
 
-/// Copies the archive's files of a partition; on one file system they are links.
+/// Copies the archive's files of a partition.
 async fn archived(
     deployment: &Deployment,
     board: &Board,

@@ -37,7 +37,10 @@ impl Records {
     fn take(&mut self, byte: u8) -> std::result::Result<(), String> {
         self.bytes += 1;
         if self.bytes > LINE_BYTES_MAX {
-            return Err(format!("the record that ends in line {} is {}", self.line, too_long()));
+            return Err(match self.place {
+                Place::Quoted(since) | Place::Behind(since) => self.unclosed(since),
+                Place::Start | Place::Plain => format!("line {} is {}", self.line, too_long()),
+            });
         }
         self.place = match (self.place, byte) {
             (Place::Start, b'"') => Place::Quoted(self.line),
@@ -58,7 +61,7 @@ impl Records {
     /// The fault of a field that a quotation mark opened in a line.
     fn unclosed(&self, since: u64) -> String {
         format!(
-            "the quotation mark that opens a field in line {since} is not closed before line {}: expected another one before a comma or the end of a line, and two for one within a field",
+            "line {since} opens a quoted field that is not closed before line {}: expected a closing quotation mark before a comma or the end of a line, and two of them for one within the field",
             self.line
         )
     }

@@ -2,6 +2,7 @@
 //! there.
 
 use std::collections::{BTreeSet, HashMap};
+use std::iter::repeat;
 
 use async_graphql::Context;
 use entity::member as row;
@@ -11,6 +12,7 @@ use super::Member;
 use crate::error::{Error, Result};
 use crate::graphql::price;
 use crate::graphql::request::{app, state};
+use crate::graphql::sight::hidden_among;
 use crate::loader::ROWS_MAX;
 
 /// Rows of members, by key.
@@ -35,7 +37,7 @@ impl Member {
         // accepts it as text.
         let possible = keys.iter().filter(|key| MemberId::new(key).is_ok()).cloned().collect();
         let mut rows = state(ctx).loaders.members(possible).await?;
-        withhold(ctx, &mut rows).await?;
+        withhold(ctx, keys.len(), &mut rows).await?;
         let (mut on_the_way, mut arrived) = (BTreeSet::new(), vec![]);
         for key in keys.iter().filter(|key| !rows.contains_key(*key)) {
             match is_on_the_way(ctx, key).await {
@@ -50,12 +52,16 @@ impl Member {
             let again =
                 row::of_keys(&app(ctx).deployment.reads, some).await.map_err(Error::from)?;
             let mut again = again.into_iter().map(|row| (row.key.clone(), row)).collect();
-            withhold(ctx, &mut again).await?;
+            withhold(ctx, some.len(), &mut again).await?;
             rows.extend(again);
         }
         let bytes =
             |key| rows.get(key).and_then(|row| row.attributes.as_ref()).map_or(0, String::len);
-        price::pay_text(ctx, keys.iter().map(bytes).sum()).await?;
+        // The price of a hidden member is that of one who is not there.
+        let hidden = hidden_among(app(ctx), state(ctx), keys.iter().map(String::as_str)).await;
+        let hidden = hidden.into_iter().chain(repeat(false));
+        let seen = keys.iter().zip(hidden).filter(|(_, is_hidden)| !is_hidden);
+        price::pay_text(ctx, seen.map(|(key, _)| bytes(key)).sum()).await?;
         let find = |key: &String| match rows.get(key) {
             Some(row) => Some(Self::of_row(row.clone())),
             None => on_the_way.contains(key).then(|| Self::named(key)),
@@ -75,9 +81,11 @@ async fn is_on_the_way(ctx: &Context<'_>, key: &str) -> Option<bool> {
 }
 
 /// Takes away the rows of members that the client does not see by the boards that they are on.
-async fn withhold(ctx: &Context<'_>, rows: &mut Rows) -> Result<()> {
+/// `asked` is the number of keys that were asked for: the price tells nothing of those that are
+/// there.
+async fn withhold(ctx: &Context<'_>, asked: usize, rows: &mut Rows) -> Result<()> {
     let Some(viewer) = state(ctx).viewer(app(ctx)).await? else { return Ok(()) };
-    state(ctx).spend(price::select(0) + rows.len() as u64 * price::HIDDEN).await?;
+    state(ctx).spend(price::select(0) + asked as u64 * price::HIDDEN).await?;
     let found: Vec<String> = rows.keys().cloned().collect();
     for chunk in found.chunks(ROWS_MAX) {
         for hidden in viewer.hidden_of(&app(ctx).deployment.reads, chunk).await? {

@@ -4,7 +4,7 @@ use std::iter;
 use std::sync::Arc;
 
 use async_graphql::connection::Edge;
-use async_graphql::{Context, ID, Object, Result, SimpleObject};
+use async_graphql::{Context, ID, Object, Result, SelectionField, SimpleObject};
 use ranking::id::MemberId;
 use ranking::store::read::RankedEntry;
 
@@ -93,6 +93,7 @@ pub(crate) async fn friends_page(
     let (list, after) = match &page.after {
         Some(cursor) => {
             let (list, cursor) = standings.list_of(app(ctx), cursor)?;
+            price::pay_fold(ctx, &list.read).await?;
             (list, Some(place_of(&cursor)?))
         }
         None => (standings.clone(), None),
@@ -121,7 +122,13 @@ pub(crate) async fn friends_page(
     let id_bytes =
         |(_, place): &(u64, &Place)| list_bytes + 3 * (own_bytes + place.member().as_str().len());
     price::pay_texts(ctx, nodes.iter().map(id_bytes).sum()).await?;
-    let nodes = friends(ctx, &list, &member, &nodes).await?;
+    // A request may ask for very many pages and read their totals alone.
+    let are_read =
+        |field: SelectionField<'_>| ["nodes", "edges", "pageInfo"].contains(&field.name());
+    let nodes = match ctx.field().selection_set().any(are_read) {
+        true => friends(ctx, &list, &member, &nodes).await?,
+        false => vec![],
+    };
     let mut connection =
         Connection::with_additional_fields(start > 0, end < total, FriendTotal(total));
     connection.edges.extend(nodes.into_iter().map(|(cursor, node)| Edge::new(cursor, node)));
@@ -153,6 +160,8 @@ async fn seen_ranking(
     member: &MemberId,
 ) -> crate::error::Result<Seen> {
     if is_hidden(ctx, member.as_str()).await {
+        // As for a member without friends.
+        state(ctx).spend(price::FRIENDS + price::friend_ranking(&list.read, 1)).await?;
         return Ok(Seen { all: Arc::new([Place::Missing(member.clone())]), hidden: vec![] });
     }
     let all = ranking(ctx, list, member).await?;
@@ -177,7 +186,7 @@ async fn ranking(
     let of = loader::Place { standings: list.read.clone(), key: member.clone() };
     let (all, good_until) = state(ctx).loaders.ranking(of).await?;
     state(ctx).good_until.limit(good_until);
-    state(ctx).spend(if is_new { price::friend_ranking(&list.read, all.len()) } else { 0 }).await?;
+    state(ctx).owe(if is_new { price::friend_ranking(&list.read, all.len()) } else { 0 }).await?;
     Ok(all)
 }
 

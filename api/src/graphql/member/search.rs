@@ -41,8 +41,12 @@ impl MemberTotal {
                 if prefix.viewer().is_some() && state(ctx).loaders.is_new(&LookUp::Total(&total)) {
                     // Members whom the client does not see are looked at, and not counted.
                     state(ctx).spend(price::select(0)).await?;
-                    let looked_at = prefix.count_looked_at(&app(ctx).deployment.reads).await?;
-                    state(ctx).spend(looked_at * price::HIDDEN_AT_ONCE).await?;
+                    let _place = state(ctx).budget.scan().await;
+                    let looking = prefix.count_looked_at(&app(ctx).deployment.reads);
+                    let looked_at = state(ctx).budget.settle(looking).await?;
+                    // In steps: the exact number would tell how many are hidden.
+                    let looked_at = looked_at.max(LOOKED_AT_ONCE as u64).next_power_of_two();
+                    state(ctx).owe(looked_at * price::HIDDEN_AT_ONCE).await?;
                 }
                 price::total(state(ctx), total, price::counted_rows).await?
             }
@@ -92,13 +96,16 @@ pub(crate) async fn search(
             false => wanted,
         };
         state(ctx).spend(2 * price::select(wanted)).await?;
+        if prefix.viewer().is_some() {
+            // For so many as are asked for: the rows found would tell how many are hidden.
+            state(ctx).spend(price::HIDDEN * wanted as u64).await?;
+        }
         let mut rows = rows_after(db, &prefix, last.as_ref(), wanted).await?;
         let is_last = rows.len() < wanted;
         looked_at += if prefix.viewer().is_some() { rows.len() } else { 0 };
         last = rows.last().map(|(place, _)| place.clone());
         rows.retain(|(place, row)| matches!(place, Place::Key(_)) || !prefix.finds_key(&row.key));
         if let Some(viewer) = prefix.viewer() {
-            state(ctx).spend(price::HIDDEN * rows.len() as u64).await?;
             let keys: Vec<String> = rows.iter().map(|(_, row)| row.key.clone()).collect();
             let hidden: HashSet<String> = viewer.hidden_of(db, &keys).await?.into_iter().collect();
             rows.retain(|(_, row)| !hidden.contains(&row.key));

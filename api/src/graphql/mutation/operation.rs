@@ -72,8 +72,8 @@ impl OperationMutation {
         audit.end(changed.map(|webhook| UpdateWebhookPayload { webhook })).await
     }
 
-    /// Gives a webhook a new secret. Events have a signature of each secret as long as both are
-    /// good. Needs scope admin.
+    /// Gives a webhook a new secret. Events have a signature by each secret that is good still.
+    /// Needs scope admin.
     #[graphql(guard = "Needs::Scope(Scope::Admin)")]
     async fn rotate_webhook_secret(
         &self,

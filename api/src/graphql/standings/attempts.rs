@@ -9,6 +9,7 @@ use ranking::standings_id::StandingsId;
 use super::entry_page::find;
 use super::{Read, Standings};
 use crate::error::Result;
+use crate::graphql::price;
 use crate::graphql::request::app;
 use crate::graphql::sight::is_hidden;
 use crate::graphql::types::scalar::int;
@@ -39,6 +40,7 @@ impl Standings {
         };
         let id = StandingsId::of(board, "", counts, period);
         let read = Arc::new(Read::new(&app(ctx).deployment.store, board, id, period.clone()));
+        price::pay_fold(ctx, &read).await?;
         let is_hidden = is_hidden(ctx, member.as_str()).await;
         let found = find(ctx, &read, &member, is_hidden).await?;
         let used = found.map_or(0, |found| read.rules.state(counts, period, found.key).score);

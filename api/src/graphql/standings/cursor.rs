@@ -69,6 +69,7 @@ impl Standings {
             return Ok((self.clone(), None));
         };
         let (list, cursor) = self.list_of(app(ctx), text)?;
+        price::pay_fold(ctx, &list.read).await?;
         if let Some(seal) = cursor.seal() {
             let member = app(ctx).visibilities.sealing().open(&list.read.id, seal);
             let cursor = cursor.opened(&member.ok_or_else(|| no_cursor(text))?);

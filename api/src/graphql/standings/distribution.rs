@@ -100,7 +100,9 @@ pub(crate) async fn distribution(
     let inner = &bounds[1..bounds.len() - 1];
     let keys =
         inner.iter().map(|&(bound, _)| first_key(read, bound)).collect::<Result<Vec<_>>>()?;
-    let better = state(ctx).loaders.counts(read, &keys).await?;
+    let counting = state(ctx).loaders.counts(read, &keys);
+    let most = |counts: &Vec<u64>| counts.iter().copied().max().unwrap_or(0);
+    let better = price::counted(ctx, read, counting, most).await?;
     let above = |count: &u64| match read.rules.direction {
         Direction::HighFirst => *count,
         Direction::LowFirst => size.saturating_sub(*count),

@@ -225,9 +225,13 @@ impl Entry {
         state(ctx).spend(if is_new { price::scores_counted() } else { price::REPEATED }).await?;
         let key = (self.member.clone(), self.found.key);
         let of = EntryMaker { board: board.clone(), standings: read.clone(), key };
-        let counted = state(ctx).loaders.scores_counted(of).await?;
+        let counting = state(ctx).loaders.scores_counted(of);
+        let counted = match is_new {
+            true => state(ctx).budget.settle(counting).await?,
+            false => counting.await?,
+        };
         if is_new {
-            state(ctx).spend(price::passed_events(counted.passed)).await?;
+            state(ctx).owe(price::passed_events(counted.passed)).await?;
         }
         Ok(counted.number.map(int).transpose()?)
     }
@@ -251,6 +255,7 @@ impl Entry {
         let Some(before) = self.standings.last_period(app(ctx))? else {
             return Ok(None);
         };
+        price::pay_fold(ctx, &before.read).await?;
         let then = before.entry_of(ctx, self.member.clone()).await?;
         let Some(then) = then else { return Ok(None) };
         let places = [then.found.position, self.found.position].map(i64::try_from);

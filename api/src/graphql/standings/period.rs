@@ -101,6 +101,7 @@ pub(crate) async fn periods_page(
             (*limit, Range::After(start_ms.unwrap_or(i64::MIN)), before)
         }
     };
+    price::pay_fold_of_periods(ctx, &standings.read).await?;
     let mut found = match (window, cursor) {
         (window, Some(_)) if !window.has_periods() => vec![],
         _ => periods(ctx, &standings, range, limit + 1).await?,

@@ -45,7 +45,8 @@ pub(super) async fn keep_all(
     }
     let (db, no) = (&app.deployment.db, board.row.no);
     let kept = async { Ok(keep(db, no, &suspects, state.now_ms).await?) };
-    let kept = app.health.sql.ask(kept).await;
+    // Others may keep the connections busy, which does not tell that SQL is away.
+    let kept = app.health.sql.read(kept).await;
     let mut silent = BTreeSet::new();
     for (at, place) in places.into_iter().enumerate() {
         let (index, outcome) = &mut outcomes[place];

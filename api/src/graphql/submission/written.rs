@@ -226,7 +226,8 @@ fn pieces(board: &CachedBoard, submissions: Vec<Submission>, now_ms: i64) -> Vec
 }
 
 /// Checks that the scores of a request write no more standings than one request may, and waits for
-/// its turn if many of them are late.
+/// its turn if many of them are late. Those that are sent `again`, as their board has changed, were
+/// counted for the request before.
 ///
 /// # Errors
 /// `LIMIT_EXCEEDED`; the message says how many such scores a request may have. `UNAVAILABLE` as
@@ -235,7 +236,7 @@ pub(crate) async fn check(
     app: &App,
     state: &RequestState,
     board: &CachedBoard,
-    scores: &[ScoreInput],
+    (scores, again): (&[&ScoreInput], bool),
 ) -> crate::error::Result<Option<LateTurn>> {
     let max = app.standings_per_submission;
     let mut written = StandingsWritten::new(&board.board, board.segment_by.len(), state.now_ms);
@@ -246,7 +247,11 @@ pub(crate) async fn check(
         all += of_score;
         late += if of_score > of_present { of_score } else { 0 };
     }
-    let Err(written) = state.budget.write(all, max) else {
+    let fits = match again {
+        true => (all <= max).then_some(()).ok_or(all),
+        false => state.budget.write(all, max),
+    };
+    let Err(written) = fits else {
         let late = (scores.len(), late);
         return app.late_writes.turn(late, state.client(), state.budget.admitted()).await;
     };

@@ -64,6 +64,7 @@ pub(crate) async fn update(
     input: UpdateWebhookInput,
 ) -> Result<Webhook> {
     let UpdateWebhookInput { id, name, url, events, board, overtaken } = input;
+    let keeps_circle = events.is_none() && board.is_undefined() && overtaken.is_none();
     let mut row = present(ctx, &id).await?;
     let former = row.clone();
     if let Some(name) = name {
@@ -83,8 +84,12 @@ pub(crate) async fn update(
     if (former.asks_for_periods(), former.board_no) != (true, row.board_no) {
         row.periods_since_ms = app(ctx).deployment.clock.now_ms();
     }
-    let circle = chosen(ctx, &row, overtaken, Some(&former)).await?;
-    let (db, with_circle) = (&app(ctx).deployment.db, (&row, circle.as_ref()));
+    let circle = match keeps_circle {
+        // Another administrator may change it, or an erasure take a member from it, meanwhile.
+        true => None,
+        false => Some(chosen(ctx, &row, overtaken, Some(&former)).await?),
+    };
+    let (db, with_circle) = (&app(ctx).deployment.db, (&row, circle));
     let changed = row::update(db, &former, with_circle, partitions(ctx), audit.act()).await?;
     let changed = changed.ok_or_else(unknown)?;
     audit.written();

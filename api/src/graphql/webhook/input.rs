@@ -46,6 +46,7 @@ pub struct RotateWebhookSecretInput {
     /// The global id of the webhook.
     pub(super) id: ID,
     /// The time for which the former secret signs too, in seconds: 0 to 604,800, which are 7 days.
+    /// With 0 no former secret signs any more; otherwise all sign until the longest overlap ends.
     #[graphql(default = 86_400)]
     pub(super) overlap_seconds: i32,
 }

@@ -133,6 +133,9 @@ impl Budget {
         let fitting = |spent: u64| spent.checked_add(points).filter(|spent| *spent <= max);
         if let Ok(before) = self.spent.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fitting) {
             let (held, holds) = (before.max(RESERVED_POINTS), before + points);
+            if self.kind.load(Ordering::SeqCst) == HEAVY {
+                self.admission.heavy_points.fetch_add(points, Ordering::SeqCst);
+            }
             self.lane().under_way.fetch_add(holds.saturating_sub(held), Ordering::SeqCst);
             return Ok(());
         }

@@ -6,7 +6,7 @@
 //! commands for slots that they do not have.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use redis::{ConnectionAddr, Pipeline, Value};
@@ -36,6 +36,8 @@ pub(crate) struct Cluster {
     map: RwLock<Arc<Map>>,
     /// Held while a caller asks for a new map.
     asking: tokio::sync::Mutex<()>,
+    /// The calls of [`Self::look_beside`].
+    looks_beside: AtomicUsize,
 }
 
 /// The server of each partition, as far as it is known.
@@ -104,6 +106,7 @@ impl Cluster {
             seeds,
             map: RwLock::new(Arc::new(map)),
             asking: tokio::sync::Mutex::default(),
+            looks_beside: AtomicUsize::new(0),
         })
     }
 
@@ -154,16 +157,24 @@ impl Cluster {
         map.is_doubted.store(self.greeting.is_cluster, Ordering::Relaxed);
     }
 
-    /// Asks for a newer map, as the server of a partition gives no answer and others may have taken
-    /// its place. Nobody waits for it but the caller, and that server is asked last.
+    /// Asks one server for a newer map, as that of a partition gives no answer and another one may
+    /// have taken its place. Each call asks the next server, and nobody waits for it but the caller.
     pub(crate) async fn look_beside(&self, silent: PartitionNo) -> Result<()> {
         let map = self.known();
         if !self.greeting.is_cluster || map.nodes.is_empty() {
             return Ok(());
         }
         let own = map.node(Some(silent));
-        let other = map.nodes.iter().find(|node| !Arc::ptr_eq(node, own) && node.is_linked());
-        self.ask_again(&map, other).await.map(drop)
+        let others = map.nodes.iter().chain(&self.seeds).filter(|node| !Arc::ptr_eq(node, own));
+        let others: Vec<&Arc<Node>> = others.collect();
+        let turn = self.looks_beside.fetch_add(1, Ordering::Relaxed);
+        let Some(node) = others.get(turn % others.len().max(1)) else { return Ok(()) };
+        let told = Arc::new(self.ask(node).await?);
+        let mut known = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&known, &map) {
+            *known = told;
+        }
+        Ok(())
     }
 
     /// A newer map than this one; `first` is asked before all others.
