@@ -109,7 +109,6 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
     finish_earlier(deployment, job).await?;
     // No archive is decided while a member is being erased.
     erasing::finish(deployment, job).await?;
-    copy_missing(deployment).await?;
     let rows = find_boards(deployment, arguments.board.as_deref()).await?;
     let mut archived = ArchiveOutcome::default();
     let boards = rows.len();
@@ -128,6 +127,7 @@ async fn run(deployment: &Deployment, arguments: &Arguments, job: &Job) -> Resul
         }
     }
     archive::drop_superseded(deployment).await?;
+    copy_missing(deployment).await?;
     job.stage("moving commits", 0);
     archived.commits = files::prune(deployment, arguments.before.as_millisecond()).await?;
     archived.seconds = began.elapsed().as_secs_f64();
@@ -178,7 +178,9 @@ async fn finish_earlier(deployment: &Deployment, job: &Job) -> Result<()> {
 /// Copies the files of the archive that have no copy: the directory of copies may be new, or its
 /// disk may have been away.
 async fn copy_missing(deployment: &Deployment) -> Result<()> {
-    let Some(copies) = &deployment.archive_copy_dir else { return Ok(()) };
+    // A disk that is not mounted has no directory.
+    let copies = deployment.archive_copy_dir.as_ref().filter(|copies| copies.is_dir());
+    let Some(copies) = copies else { return Ok(()) };
     for partition in deployment.partitions() {
         for file in archive_file::all_of_partition(&deployment.db, partition.no).await? {
             let (whole, copy) = (deployment.archive_dir.join(&file.path), copies.join(&file.path));

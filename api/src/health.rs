@@ -254,7 +254,7 @@ impl Health {
         }
     }
 
-    /// Begins to recover the partitions that nobody else has recovered for long.
+    /// Begins to recover the partitions that no process has recovered for long.
     fn recover_left(&self, deployment: &Deployment, partitions: &[PartitionNo]) {
         let now = Instant::now();
         let mut all = self.lock();

@@ -5,6 +5,7 @@ mod answered;
 mod batch;
 pub mod choice;
 pub mod fallback;
+mod folds;
 pub mod in_sql;
 pub mod log_tails;
 mod metadata;

@@ -73,7 +73,7 @@ pub(crate) async fn measure(scale: Scale, figures: &mut Figures) {
     }
 }
 
-/// What the attackers share.
+/// The end of the siege, and its requests, as the attackers share them.
 #[derive(Clone, Default)]
 struct Side {
     is_over: Arc<AtomicBool>,

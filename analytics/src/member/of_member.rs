@@ -163,6 +163,9 @@ pub(super) async fn write(kept: &Kept<'_>, document: &mut Document) -> Result<()
         .order_by_asc(Source);
     list(view, document, "merges", merges, |row| Ok(Some(MergeOf::of(row)))).await?;
     let refused = |row: dead_letter::Model| {
+        if row.is_blank() {
+            return Ok(None);
+        }
         let (place, event) = row.event()?;
         let is_own = event.member.as_str() == key;
         Ok(is_own.then(|| RefusedEvent {

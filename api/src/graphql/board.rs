@@ -110,8 +110,7 @@ pub(crate) async fn find(
 ) -> crate::error::Result<Option<Arc<CachedBoard>>> {
     state.spend(price::BOARD).await?;
     let _reading = state.loaders.reading();
-    // It is never closed.
-    let _place = state.finding.acquire().await.ok();
+    let _place = state.budget.find().await;
     let found = Box::pin(app.boards.find(app.lookups(), slug));
     let (board, good_until) = found.await?;
     state.good_until.limit(good_until);

@@ -162,8 +162,8 @@ pub(crate) async fn pay(state: &RequestState, look_up: LookUp<'_>, points: u64) 
     Ok(is_new)
 }
 
-/// Pays for standings of an open period while Redis is away, if nobody had their events folded yet.
-/// The fold gives all segments.
+/// Pays for standings of an open period while Redis is away, if no reader before had their
+/// events folded. The fold gives all segments.
 ///
 /// # Errors
 /// As [`pay`].
@@ -196,13 +196,13 @@ pub(crate) async fn total(
     total: Total,
     counted: impl FnOnce(u64) -> u64,
 ) -> Result<u64> {
+    // Few are counted that the request cannot pay for.
+    let _place = state.budget.scan().await;
     if !state.loaders.is_new(&LookUp::Total(&total)) {
         state.spend(REPEATED).await?;
         return state.loaders.total(total).await;
     }
     state.spend(2 * SELECT).await?;
-    // Few are counted that the request cannot pay for.
-    let _place = state.budget.scan().await;
     let count = state.budget.settle(state.loaders.total(total)).await?;
     state.owe(counted(count)).await?;
     Ok(count)

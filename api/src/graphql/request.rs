@@ -5,7 +5,6 @@ use std::sync::Arc;
 use async_graphql::Context;
 use entity::board::seen::Seen;
 use entity::member::hidden::Viewer;
-use tokio::sync::Semaphore;
 
 use super::change::Changes;
 use crate::access::Principal;
@@ -30,12 +29,7 @@ pub struct RequestState {
     pub budget: Arc<Budget>,
     /// The changes that the request makes.
     pub changes: Arc<Changes>,
-    /// The boards that it may look for at the same time: tokens wait for the same connections.
-    pub finding: Semaphore,
 }
-
-/// The most boards that a request looks for at the same time.
-pub const FINDING_MAX: usize = 4;
 
 impl RequestState {
     /// The id of the client's token; empty without one.

@@ -4,6 +4,7 @@ mod doubt;
 mod duplicates;
 mod durable;
 mod joining;
+mod own_token;
 mod quarantine;
 mod result;
 mod segments;
@@ -26,11 +27,11 @@ use super::member::input::AttributeInput;
 use super::price;
 use super::request::{RequestState, app, state};
 use super::types::scalar::{DateTime, Decimal, Json, OfItem, check_count};
-use crate::access::Principal;
 use crate::access::scope::Scope;
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::Error;
+use own_token::check_member_token;
 pub use result::SubmitScoresPayload;
 use result::{SubmitResult, count};
 use segments::Segments;
@@ -151,20 +152,12 @@ pub(crate) async fn submit(
     let mut sending = Sending { input: &input, report, partitions, sources };
     let mut outcomes =
         submit_by_partition(app, state, &board, &mut sending, 0..input.scores.len(), turn).await;
-    let held = |(_, outcome): &(usize, Outcome)| {
-        use ranking::Error::{BoardHeld, MemberHeld};
-        matches!(outcome, Ok(Verdict::Rejected(BoardHeld | MemberHeld)))
-    };
-    let gone = |outcome: &(usize, Outcome)| {
-        let is_gone = matches!(outcome.1, Ok(Verdict::Rejected(ranking::Error::BoardGone)));
-        is_gone || held(outcome)
-    };
     let deadline = Instant::now() + HELD_TIMEOUT;
     let mut left = GONE_MAX;
     // Another process deleted the board, changed its windows, or is moving it to another number of
     // shards. Accepted scores stay accepted, whatever happens to the rest.
-    while outcomes.iter().any(gone) {
-        if outcomes.iter().any(held) {
+    while outcomes.iter().any(is_gone) {
+        if outcomes.iter().any(is_held) {
             if Instant::now() >= deadline {
                 break;
             }
@@ -183,17 +176,8 @@ pub(crate) async fn submit(
             break;
         };
         let again: Vec<usize> =
-            outcomes.extract_if(.., |outcome| gone(outcome)).map(|(index, _)| index).collect();
-        // The board may have other windows, in which late scores write more.
-        let scores: Vec<&ScoreInput> = again.iter().map(|&index| &input.scores[index]).collect();
-        match written::check(app, state, &other, (&scores, true)).await {
-            Ok(turn) => {
-                let turn = turn.map(Arc::new);
-                let told = submit_by_partition(app, state, &other, &mut sending, again, turn);
-                outcomes.extend(told.await);
-            }
-            Err(error) => outcomes.extend(again.into_iter().map(|no| (no, Err(error.clone())))),
-        }
+            outcomes.extract_if(.., |outcome| is_gone(outcome)).map(|(index, _)| index).collect();
+        outcomes.extend(submit_again(app, state, &other, &mut sending, again).await);
         outcomes.sort_unstable_by_key(|(index, _)| *index);
         board = other;
     }
@@ -212,37 +196,38 @@ pub(crate) async fn submit(
     Ok(SubmitScoresPayload { board, results })
 }
 
+/// True for a score whose board or member is held for a moment.
+fn is_held((_, outcome): &(usize, Outcome)) -> bool {
+    use ranking::Error::{BoardHeld, MemberHeld};
+    matches!(outcome, Ok(Verdict::Rejected(BoardHeld | MemberHeld)))
+}
+
+/// True for a score whose board is another one by now, or held.
+fn is_gone(outcome: &(usize, Outcome)) -> bool {
+    matches!(outcome.1, Ok(Verdict::Rejected(ranking::Error::BoardGone))) || is_held(outcome)
+}
+
+/// Submits scores whose board has changed. It may have other windows, in which late ones write
+/// more.
+async fn submit_again(
+    app: &App,
+    state: &RequestState,
+    board: &Arc<CachedBoard>,
+    sending: &mut Sending<'_>,
+    again: Vec<usize>,
+) -> Vec<(usize, Outcome)> {
+    let scores = again.iter().map(|&index| &sending.input.scores[index]);
+    let scores: Vec<&ScoreInput> = scores.collect();
+    match written::check(app, state, board, (&scores, true)).await {
+        Ok(turn) => {
+            submit_by_partition(app, state, board, sending, again, turn.map(Arc::new)).await
+        }
+        Err(error) => again.into_iter().map(|index| (index, Err(error.clone()))).collect(),
+    }
+}
+
 /// The outcome of one score.
 type Outcome = crate::error::Result<Verdict>;
-
-/// Checks that a member's own token submits scores of that member only, and that the board allows
-/// it.
-fn check_member_token(
-    principal: &Principal,
-    board: &CachedBoard,
-    scores: &[ScoreInput],
-) -> crate::error::Result<()> {
-    let Some(member) = &principal.member else {
-        return Ok(());
-    };
-    if !board.row.self_submit {
-        return Err(Error::forbidden(format!(
-            "board {} does not accept scores from members themselves",
-            board.row.slug
-        )));
-    }
-    if scores.iter().any(|score| score.member != *member) {
-        return Err(Error::forbidden(format!(
-            "this access token may submit scores of {member} only"
-        )));
-    }
-    if scores.iter().any(|score| score.attributes.as_ref().is_some_and(|given| !given.is_empty())) {
-        return Err(Error::forbidden(
-            "a member's own access token sends no attributes: expected none, as those of upsertMembers count",
-        ));
-    }
-    Ok(())
-}
 
 /// The scores of a request on their way.
 struct Sending<'a> {

@@ -1,11 +1,15 @@
 //! The health of one partition: is it level, and how far is SQL behind?
 
+mod stuck;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::HUNG_AFTER;
 use engine::deployment::redis_health::{RECOVERY_WAIT, State};
 use tokio::time::Instant;
+
+pub use stuck::StuckBy;
 
 /// How long a server of Redis may give no answer, or only errors, before scores are refused.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
@@ -22,34 +26,6 @@ const RECOVERY_AGAIN: Duration = Duration::from_secs(10);
 
 /// How long SQL's cursor may stand still, with commits behind it, before it counts as stuck.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(10);
-
-/// The reason why a cursor is stuck.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum StuckBy {
-    /// SQL is away.
-    Sql,
-    /// Redis does not answer.
-    Redis,
-    /// The partition waits for recovery.
-    NotLevel,
-    /// No process persists it.
-    Persister,
-}
-
-impl StuckBy {
-    /// All reasons.
-    pub(crate) const ALL: [Self; 4] = [Self::Sql, Self::Redis, Self::NotLevel, Self::Persister];
-
-    /// The name in metrics and logs.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Sql => "sql",
-            Self::Redis => "redis",
-            Self::NotLevel => "not_level",
-            Self::Persister => "persister",
-        }
-    }
-}
 
 /// The most heads that are remembered with the instant at which each was seen.
 const SEEN_MAX: usize = 64;
@@ -69,7 +45,7 @@ pub struct PartitionHealth {
     seen: VecDeque<(u64, Instant, Option<Instant>)>,
     /// Since when it is not level, though its server answers.
     waits_since: Option<Instant>,
-    /// When the process last began to recover it because nobody else did.
+    /// When the process last began to recover it because no other one did.
     tried_at: Option<Instant>,
     /// Since when its server does not answer.
     silent_since: Option<Instant>,
@@ -126,8 +102,7 @@ impl PartitionHealth {
     /// True each time that it has waited for recovery so long again: as SQL answers its readers,
     /// none of them recovers it.
     pub(super) fn is_left(&mut self, now: Instant) -> bool {
-        let is_left = self.is_level == Some(false)
-            && self.waits_for(RECOVERY_AGAIN, now)
+        let is_left = self.waits_for(RECOVERY_AGAIN, now)
             && self.tried_at.is_none_or(|at| now.duration_since(at) >= RECOVERY_AGAIN);
         if is_left {
             self.tried_at = Some(now);
@@ -404,7 +379,7 @@ mod tests {
         let mut waits = |is_level, seconds| {
             health.is_level = is_level;
             let now = start + Duration::from_secs(seconds);
-            health.waits_for_recovery(now, Duration::from_secs(4))
+            health.waits_for(Duration::from_secs(4), now)
         };
         assert!(!waits(Some(false), 0) && !waits(Some(false), 3) && waits(Some(false), 4));
         assert!(!waits(Some(true), 5) && !waits(Some(false), 6));

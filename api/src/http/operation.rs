@@ -9,7 +9,6 @@ use async_graphql::{Request, Response, ServerError, Value, Variables};
 use engine::settings::traces::SPANS;
 use futures::stream::{BoxStream, once};
 use futures::{FutureExt, StreamExt};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
@@ -29,7 +28,7 @@ use crate::access::{Principal, is_known};
 use crate::cache::shared::GoodUntil;
 use crate::error::{Error, Result};
 use crate::graphql::change::Changes;
-use crate::graphql::request::{FINDING_MAX, RequestState};
+use crate::graphql::request::RequestState;
 use crate::graphql::subscription::Following;
 use crate::loader::Loaders;
 use crate::traces::request::name_operation;
@@ -204,7 +203,6 @@ impl Operation {
             loaders: Loaders::new(&service.app),
             budget,
             changes: Arc::new(Changes::default()),
-            finding: Semaphore::new(FINDING_MAX),
         };
         let mut request = self.request();
         request.set_parsed_query((*self.document).clone());

@@ -2,6 +2,7 @@
 //! that light ones never wait for them. While light ones are under way, these threads rest most of
 //! the time: what they compute keeps caches, Redis and SQL busy, whatever their priority is.
 
+mod rest;
 mod turning;
 
 use std::cell::Cell;
@@ -10,7 +11,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::thread::{self, available_parallelism};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use async_channel::{Receiver, Sender, unbounded};
 use engine::settings::traces::SPANS;
@@ -22,6 +23,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tracing::{Instrument, Span};
 
 use crate::error::{Error, ErrorCode, Result};
+use rest::Rest;
 use turning::PRESENT;
 
 pub use turning::{Turning, share};
@@ -31,19 +33,6 @@ pub use turning::{Turning, share};
 /// seventieth of a busy processor.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 19;
-
-/// The time for which a thread rests after a step while light requests are under way, as a multiple
-/// of the step, or of what the step has begun in Redis and SQL: a microsecond for each point.
-const REST: u32 = 7;
-
-/// The shortest rest: those of shorter steps are taken together.
-const REST_MIN: Duration = Duration::from_millis(1);
-
-/// The longest rest after a step. What is left of a longer one follows later steps.
-const REST_MAX: Duration = Duration::from_millis(50);
-
-/// The longest rest that is left.
-const REST_LEFT_MAX: Duration = Duration::from_secs(2);
 
 /// The heavy requests that have begun and not ended: fewer than the connections to SQL for reads,
 /// which they may hold.
@@ -211,7 +200,7 @@ async fn take_turns(
     beside_light: impl Fn() -> Option<u64>,
 ) {
     let mut begun = FuturesUnordered::new();
-    let mut rest = Duration::ZERO;
+    let mut rest = Rest::default();
     loop {
         tokio::select! {
             work = coming.recv(), if begun.len() < begun_max => match work {
@@ -227,20 +216,15 @@ async fn take_turns(
 /// rests after steps towards it; `rest` is that which is left from earlier ones.
 async fn step(
     begun: &mut FuturesUnordered<BoxFuture<'static, ()>>,
-    rest: &mut Duration,
+    rest: &mut Rest,
     beside_light: impl Fn() -> Option<u64>,
 ) -> Option<()> {
     poll_fn(|context| {
         let began = Instant::now();
         let ended = begun.poll_next_unpin(context);
-        *rest = match beside_light() {
-            Some(points) => *rest + began.elapsed().max(Duration::from_micros(points)) * REST,
-            None => Duration::ZERO,
-        };
-        if *rest >= REST_MIN {
-            let now = (*rest).min(REST_MAX);
-            thread::sleep(now);
-            *rest = (*rest - now).min(REST_LEFT_MAX);
+        match beside_light() {
+            Some(points) => rest.take(began.elapsed(), points),
+            None => *rest = Rest::default(),
         }
         ended
     })
@@ -251,7 +235,9 @@ async fn step(
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::mpsc;
+    use std::time::Duration;
 
+    use super::rest::REST_MAX;
     use super::*;
 
     /// With two places, and one thread.
@@ -361,8 +347,8 @@ mod tests {
     async fn a_thread_rests_for_what_its_steps_begin_elsewhere() {
         let points = Arc::new(AtomicU64::new(10_000));
         let spent = points.clone();
-        let turns = Turns::with_threads(1, 2, move || Some(spent.swap(0, Ordering::SeqCst)));
         let began = Instant::now();
+        let turns = Turns::with_threads(1, 2, move || Some(spent.swap(0, Ordering::SeqCst)));
         // The first step takes 10 ms of Redis; the rest of 70 ms follows it and the next one.
         for _ in 0..3 {
             turns.run(async {}).await.unwrap();

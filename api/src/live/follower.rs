@@ -144,8 +144,8 @@ impl Follower {
         self.turn_again(&followed);
     }
 
-    /// The heads of the partitions that can be read, in order; `None` if no server answers. One that
-    /// is known to give no answer is not waited for.
+    /// The heads of the partitions that can be read, in order; `None` if no server answers. Those
+    /// that are known to give no answer are not waited for.
     async fn heads_of_those_here(&self) -> Option<Vec<Option<Head>>> {
         let mut servers = self.store.partitions_by_server().await.ok()?;
         let redis = &self.deployment.redis_health;

@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(health.returns(&BOTH), 0);
         health.note([(PartitionNo(1), State::Here)]);
         assert!(!health.is_silent(PartitionNo(1)));
-        // What was read of the other one is as good as before.
+        // Answers about the other one are as good as before.
         assert_eq!([health.returns(&BOTH), health.returns(&BOTH[..1])], [1, 0]);
     }
 }

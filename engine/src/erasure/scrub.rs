@@ -257,6 +257,13 @@ async fn blank_letters(transaction: &DatabaseTransaction, member: &MemberId) -> 
     let mut blanked = 0;
     for letter in dead_letter::Entity::find().all(transaction).await? {
         if letter.event().is_ok_and(|(_, event)| event.member == *member) {
+            if letter.state != dead_letter::State::Voided {
+                return Err(ranking::Error::Unavailable(
+                    "an event of the member that SQL refused still counts: it is voided first"
+                        .into(),
+                )
+                .into());
+            }
             let place = Condition::all()
                 .add(Partition.eq(letter.partition))
                 .add(Seq.eq(letter.seq))

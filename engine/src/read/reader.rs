@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use entity::error::{Error, Result};
+use entity::error::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use ranking::id::{BoardNo, MemberId, PartitionNo};
@@ -16,7 +16,6 @@ use ranking::score::rank_key::RankKey;
 use ranking::store::Store;
 use ranking::store::read::merge::Start;
 use ranking::store::read::{RankedEntry, Standings};
-use ranking::window::Window;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::fallback::Fallback;
@@ -287,49 +286,6 @@ impl Reader {
             Ok(read)
         };
         reading.boxed().await
-    }
-
-    /// True if Redis is away, and a reader of these standings would have the events of their period
-    /// folded. One SELECT, shared for some seconds.
-    pub async fn needs_fold(&self, standings: &Standings) -> bool {
-        match self.folding(standings).filter(|_| !standings.is_sealed()) {
-            // A reader will find the error.
-            Some(fallback) => {
-                fallback.needs_fold(&self.deployment, standings).await.unwrap_or(false)
-            }
-            None => false,
-        }
-    }
-
-    /// As [`Self::needs_fold`], for the list of the open periods of the window.
-    pub async fn needs_fold_of_periods(&self, standings: &Standings) -> bool {
-        match self.folding(standings) {
-            Some(fallback) => {
-                fallback.needs_fold_of_periods(&self.deployment, standings).await.unwrap_or(false)
-            }
-            None => false,
-        }
-    }
-
-    /// What folds the events of a window's open periods, if Redis is away.
-    fn folding(&self, standings: &Standings) -> Option<&Fallback> {
-        let is_folded = standings.id.window != Window::All
-            && self.deployment.redis_health.is_away(standings.partitions());
-        self.fallback.as_deref().filter(|_| is_folded)
-    }
-
-    /// The standings in SQL, if they answer instead of a Redis that gave this error; else the
-    /// error.
-    pub(super) fn fallback_for(&self, error: Error) -> Result<&Fallback> {
-        let is_away = matches!(
-            error,
-            Error::Ranking(
-                ranking::Error::Unavailable(_)
-                    | ranking::Error::NotLevel(_)
-                    | ranking::Error::NotRolled(_)
-            )
-        );
-        self.fallback.as_deref().filter(|_| is_away).ok_or(error)
     }
 
     /// Reads from Redis until the read succeeds. It recovers a partition that is not level, or

@@ -8,7 +8,7 @@ use super::Sealing;
 use super::due::{Outlook, Step, outlook};
 use super::listing::Listing;
 use super::window_seal::WindowSeal;
-use crate::deployment::Deployment;
+use crate::deployment::{Deployment, redis_health};
 use entity::board;
 use entity::error::{Error, Result};
 use entity::sql::signs;
@@ -153,9 +153,12 @@ impl<'a> Run<'a> {
     /// Drops windows that SQL has from Redis. Returns the numbers of the boards of those that are
     /// dropped.
     async fn drop(&mut self, windows: Vec<Before<'a>>) -> Vec<i64> {
-        // Redis is about to lose what SQL has: it must learn of these seals first, so that a
-        // database that goes back behind them is noticed.
+        // Redis is about to lose what SQL has: it must learn of these seals first, in its first
+        // partition, so that a database that goes back behind them is noticed.
         let noted = async {
+            if self.deployment.redis_health.is_away(&[PartitionNo(0)]) {
+                return Err(redis_health::away().into());
+            }
             let last = signs::read(&self.deployment.db).await?.last_change;
             self.deployment.note_board_changes(last).await
         };

@@ -106,8 +106,8 @@ impl Records {
     }
 }
 
-/// Deletes at most [`ROWS_MAX`] rows from before an instant in Unix milliseconds, or takes their
-/// content from them, and returns their number.
+/// Deletes at most [`ROWS_MAX`] rows from before an instant in Unix milliseconds, or takes the
+/// content from all of them, which are few, and returns their number.
 pub async fn delete_old(
     db: &DatabaseConnection,
     records: Records,

@@ -83,6 +83,7 @@ async fn check_refused(sql: Sql) {
     assert_eq!(again["accepted"], 1);
     are_voided(3).await;
     // Their content goes with the member, and what is gone of the history stays explained.
+    api.upsert_members(vec![json!({ "key": "poison" })]).await;
     let erased = erase(&deployment, "poison", None).await;
     assert!(erased.status.success(), "{erased:?}");
     let blank = "SELECT count(*) FROM dead_letter WHERE payload = '' AND reason = ''";

@@ -128,6 +128,7 @@ async fn a_damaged_file_is_put_back_from_a_copy_or_named() {
     }
     // The next archive writes copies that are missing.
     std::fs::remove_dir_all(&copies).unwrap();
+    std::fs::create_dir(&copies).unwrap();
     assert_eq!(with_copies(&["archive", "--before", "2001-01-01"]).0, 0);
     for (file, bytes) in files.iter().zip(&good) {
         assert_eq!(&std::fs::read(std::path::Path::new(&copies).join(file)).unwrap(), bytes);

@@ -68,8 +68,8 @@ async fn the_next_run_goes_on_whenever_a_mirror_is_killed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mirror_that_wakes_up_late_takes_nothing_from_the_next_one() {
-    // It stands still at a step, the next one runs as far as to another, or to its end. Of SQLite, a
-    // process that stands still may hold the lock.
+    // It stands still at a step, and the next one runs as far as to another, or to its end. A
+    // process that stands still may hold the lock of SQLite.
     let cases = [
         ("mirror-named", None),
         ("mirror-named", Some("mirror-put:2")),
@@ -84,12 +84,13 @@ async fn a_mirror_that_wakes_up_late_takes_nothing_from_the_next_one() {
         let arguments = ["mirror", "--to", &url(&deployment)];
         let spawn = |step: Option<&str>| {
             let mut command = deployment.analytics_command(&arguments);
-            command.stdout(Stdio::null()).stderr(Stdio::null());
+            command.stdout(Stdio::null());
             command.env("STOP_AT", step.unwrap_or_default()).spawn().unwrap()
         };
         let stands_still = async |pid: u32| {
             until("it stands still", async || {
                 let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+                assert!(!state.contains(") Z "), "{step} {next_step:?}: it ended before");
                 state.contains(") T ").then_some(())
             })
             .await;

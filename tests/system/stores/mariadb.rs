@@ -29,7 +29,7 @@ async fn a_schema_that_was_cut_short_is_completed_by_the_next_start() {
     let triggers =
         "SELECT COUNT(*) FROM information_schema.triggers WHERE trigger_schema = DATABASE()";
     assert_eq!(deployment.number(triggers).await, 2);
-    assert_eq!(deployment.number("SELECT COUNT(*) FROM seaql_migrations").await, 23);
+    assert_eq!(deployment.number("SELECT COUNT(*) FROM seaql_migrations").await, 25);
     assert_eq!(deployment.number("SELECT COUNT(*) FROM checkpoint").await, 0);
     let api = Api::start(&deployment).await;
     api.create_board(json!({ "slug": "b" })).await;

@@ -107,7 +107,7 @@ async fn all_secrets_sign_until_the_former_ones_end() {
     };
     let rotated = rotate(3600).await;
     assert!(rotated["webhook"]["formerSecretUntil"].is_string());
-    // The answer may have been lost: whoever asks again takes no secret from the receiver.
+    // The answer may have been lost: to ask again takes no secret from the receiver.
     let rotated = rotate(1).await;
     let before = receiver.taken().len();
     // The receiver still knows the first secret alone.

@@ -161,7 +161,10 @@ async fn seen_ranking(
 ) -> crate::error::Result<Seen> {
     if is_hidden(ctx, member.as_str()).await {
         // As for a member without friends.
-        state(ctx).spend(price::FRIENDS + price::friend_ranking(&list.read, 1)).await?;
+        let look_up = LookUp::FriendRanking(&list.read.id, member);
+        if state(ctx).loaders.is_new(&look_up) {
+            state(ctx).spend(price::FRIENDS + price::friend_ranking(&list.read, 1)).await?;
+        }
         return Ok(Seen { all: Arc::new([Place::Missing(member.clone())]), hidden: vec![] });
     }
     let all = ranking(ctx, list, member).await?;

@@ -45,7 +45,8 @@ impl MemberTotal {
                     let looking = prefix.count_looked_at(&app(ctx).deployment.reads);
                     let looked_at = state(ctx).budget.settle(looking).await?;
                     // In steps: the exact number would tell how many are hidden.
-                    let looked_at = looked_at.max(LOOKED_AT_ONCE as u64).next_power_of_two();
+                    let looked_at = looked_at.max(LOOKED_AT_ONCE as u64);
+                    let looked_at = looked_at.next_multiple_of(looked_at.next_power_of_two() / 8);
                     state(ctx).owe(looked_at * price::HIDDEN_AT_ONCE).await?;
                 }
                 price::total(state(ctx), total, price::counted_rows).await?

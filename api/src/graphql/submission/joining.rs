@@ -7,7 +7,7 @@ use engine::board::entrants;
 use ranking::id::MemberId;
 use ranking::submission::Verdict;
 
-use super::{Outcome, Sending, submit_by_partition};
+use super::{Outcome, Sending, submit_again};
 use crate::app::App;
 use crate::cache::boards::CachedBoard;
 use crate::error::{Error, ErrorCode};
@@ -48,7 +48,7 @@ pub(super) async fn ask_sql(
     };
     let again: Vec<usize> = outcomes.extract_if(.., has_joined).map(|(index, _)| index).collect();
     if !again.is_empty() {
-        outcomes.extend(submit_by_partition(app, state, board, sending, again, None).await);
+        outcomes.extend(submit_again(app, state, board, sending, again).await);
         outcomes.sort_unstable_by_key(|(index, _)| *index);
     }
 }

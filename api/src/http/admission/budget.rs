@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use super::{Admission, LIGHT_POINTS_MAX, Lane, RESERVED_POINTS};
 use crate::error::{Error, Result};
-use crate::http::turns::Turning;
+use crate::http::turns::{self, Turning};
 
 /// The lanes of a budget.
 const LIGHT: u8 = 0;
@@ -17,6 +17,9 @@ const CHANGE: u8 = 3;
 
 /// The reads of a request at a time whose price only their answers tell.
 const SCANS_AT_ONCE: usize = 4;
+
+/// The boards that a request looks for at a time: tokens wait for the same connections to SQL.
+const FINDS_AT_ONCE: usize = 4;
 
 /// The points that a read whose price only its answer tells is taken to cost where its request ends
 /// before it: SQL goes on with it.
@@ -39,6 +42,8 @@ pub struct Budget {
     standings: AtomicU64,
     /// The places of reads whose price only their answers tell.
     scans: Semaphore,
+    /// The places of look-ups of boards.
+    finds: Semaphore,
     /// The place of a mutation with a costly answer.
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -55,6 +60,7 @@ impl Budget {
             beyond: AtomicU64::new(0),
             standings: AtomicU64::new(0),
             scans: Semaphore::new(SCANS_AT_ONCE),
+            finds: Semaphore::new(FINDS_AT_ONCE),
             admission,
             _place: None,
         }
@@ -133,7 +139,8 @@ impl Budget {
         let fitting = |spent: u64| spent.checked_add(points).filter(|spent| *spent <= max);
         if let Ok(before) = self.spent.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fitting) {
             let (held, holds) = (before.max(RESERVED_POINTS), before + points);
-            if self.kind.load(Ordering::SeqCst) == HEAVY {
+            // Those of clients with tokens are done elsewhere.
+            if turns::is_here() {
                 self.admission.heavy_points.fetch_add(points, Ordering::SeqCst);
             }
             self.lane().under_way.fetch_add(holds.saturating_sub(held), Ordering::SeqCst);
@@ -177,6 +184,11 @@ impl Budget {
     /// done that the request cannot pay for.
     pub async fn scan(&self) -> Option<SemaphorePermit<'_>> {
         self.scans.acquire().await.ok()
+    }
+
+    /// Waits for the place of a look-up of a board.
+    pub async fn find(&self) -> Option<SemaphorePermit<'_>> {
+        self.finds.acquire().await.ok()
     }
 
     /// Notes that scores of the request write so many standings, unless that makes more than `max`

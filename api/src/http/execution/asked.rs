@@ -8,7 +8,6 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response as HttpResponse;
 use engine::settings::traces::SPANS;
 use indexmap::indexmap;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
@@ -18,7 +17,7 @@ use crate::access::{Principal, is_known};
 use crate::cache::shared::GoodUntil;
 use crate::error::{Error, ErrorCode, Result};
 use crate::graphql::change::Changes;
-use crate::graphql::request::{FINDING_MAX, RequestState};
+use crate::graphql::request::RequestState;
 use crate::http::Service;
 use crate::http::admission::{Budget, LIGHT_POINTS_MAX};
 use crate::http::answers::AnswerKey;
@@ -203,7 +202,6 @@ impl Asked {
                 loaders: Loaders::new(&service.app),
                 budget: budget.clone(),
                 changes: changes.clone(),
-                finding: Semaphore::new(FINDING_MAX),
             };
             let cost = checked.cost;
             let mut charge = Charge { account: &account, budget: &budget, cost, answer_points: 0 };

@@ -28,7 +28,7 @@ pub struct PoolSettings {
     #[arg(long, env = "LAUREL_SQL_LOOKUP_CONNECTIONS", default_value_t = 4, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub sql_lookup_connections: u32,
     /// The most connections to the database for the persister, which writes what Redis has
-    /// accepted, 1 to 1000.
+    /// accepted, 1 to 1000; one more asks whether the database answers.
     #[arg(long, env = "LAUREL_SQL_PERSISTER_CONNECTIONS", default_value_t = 8, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub sql_persister_connections: u32,
     /// The time that the database may take for one statement of a read, in milliseconds, 100 to
@@ -56,12 +56,14 @@ impl SqlSettings {
         pools: &PoolSettings,
         db: &DatabaseConnection,
     ) -> Result<DatabaseConnection> {
-        let mut options = self.options(pools.sql_persister_connections, None)?;
+        let probe = 1;
+        let mut options = self.options(pools.sql_persister_connections + probe, None)?;
         if is_in_memory(&options) {
             return Ok(db.clone());
         }
         if options.get_url().starts_with("sqlite:") {
-            options.max_connections(pools.sql_persister_connections.min(SQLITE_PERSISTERS_MAX));
+            let count = pools.sql_persister_connections.min(SQLITE_PERSISTERS_MAX);
+            options.max_connections(count + probe);
         }
         self.open_pool(options).await
     }

@@ -158,7 +158,7 @@ impl Cluster {
     }
 
     /// Asks one server for a newer map, as that of a partition gives no answer and another one may
-    /// have taken its place. Each call asks the next server, and nobody waits for it but the caller.
+    /// have taken its place. Each call asks the next server, and its caller alone waits for it.
     pub(crate) async fn look_beside(&self, silent: PartitionNo) -> Result<()> {
         let map = self.known();
         if !self.greeting.is_cluster || map.nodes.is_empty() {
