@@ -124,15 +124,14 @@ async fn run(
     job: &Arc<Job>,
 ) -> Result<Found> {
     let (db, clock) = (&deployment.db, &deployment.clock);
-    let is_partial = arguments.against == Some(Against::Standings);
-    let run_id = integrity_run::begin(db, one, is_partial, clock.now_ms()).await?;
+    let run_id = integrity_run::begin(db, one, clock.now_ms()).await?;
     let everywhere = Scope::of(0..=u16::MAX);
     let found = Found {
         run_id,
         slugs: slugs(rows),
         ..compare_and_repair(deployment, arguments, rows, &everywhere, job).await?
     };
-    keep(db, &found, 0).await?;
+    keep(db, arguments, &found, 0).await?;
     integrity_run::end(db, run_id, clock.now_ms()).await?;
     Ok(found)
 }
@@ -142,7 +141,15 @@ fn slugs(rows: &[board::Model]) -> HashMap<i64, String> {
 }
 
 /// Writes findings, with indices from `first` on, and adds the figures to the run.
-async fn keep(db: &impl ConnectionTrait, found: &Found, first: usize) -> Result<()> {
+async fn keep(
+    db: &impl ConnectionTrait,
+    arguments: &Arguments,
+    found: &Found,
+    first: usize,
+) -> Result<()> {
+    if arguments.against == Some(Against::Standings) {
+        integrity_run::note_partial(db, found.run_id).await?;
+    }
     let figures = integrity_run::Figures {
         checked: found.checked as i64,
         found: found.found as i64,

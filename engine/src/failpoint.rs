@@ -9,7 +9,7 @@ use rustix::process::Signal;
 /// there.
 const CRASH: &str = "CRASH_AT";
 
-/// The variable that names the step at which it stands still, until it is told to go on.
+/// The variable that names the step at which the process stops itself, until SIGCONT.
 const STOP: &str = "STOP_AT";
 
 /// The size of a batch: 1 if a failpoint is set, so that there are several steps; otherwise

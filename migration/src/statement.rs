@@ -49,3 +49,29 @@ macro_rules! tables_step {
         }
     };
 }
+
+/// Implements the `Migration` of a file that adds a column, and nothing else: its table, its name,
+/// and its type with what follows it.
+macro_rules! column_step {
+    ($table:literal, $column:literal, $of:literal) => {
+        #[async_trait::async_trait]
+        impl MigrationTrait for Migration {
+            /// As the first step.
+            fn use_transaction(&self) -> Option<bool> {
+                Some(true)
+            }
+
+            async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+                let add =
+                    concat!(r#"ALTER TABLE ""#, $table, r#"" ADD COLUMN ""#, $column, r#"" "#, $of);
+                $crate::statement::run(manager, add).await
+            }
+
+            async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+                let drop =
+                    concat!(r#"ALTER TABLE ""#, $table, r#"" DROP COLUMN ""#, $column, r#"""#);
+                $crate::statement::run(manager, drop).await
+            }
+        }
+    };
+}

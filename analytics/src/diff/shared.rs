@@ -148,10 +148,8 @@ pub async fn diff_part(
         let found = Found { run_id, slugs: slugs(&rows), seconds, ..found };
         failpoint::hit("part-compared");
         let transaction = begin(&deployment.db).await?;
-        if arguments.against == Some(Against::Standings) {
-            integrity_run::note_partial(&transaction, run_id).await?;
-        }
-        keep(&transaction, &found, usize::from(part.index()) * PART_FINDINGS_MAX).await?;
+        keep(&transaction, arguments, &found, usize::from(part.index()) * PART_FINDINGS_MAX)
+            .await?;
         let all = job.end_part_in(&transaction, one, Totals::of(&found)).await?;
         if all.is_some() {
             integrity_run::end(&transaction, run_id, deployment.clock.now_ms()).await?;

@@ -153,7 +153,7 @@ async fn insert(
     let (now_ms, sql_ms) = (clock.now_ms(), sql_now_ms(&transaction).await?);
     let mut terms = terms.clone();
     if kind == DIFF {
-        terms.run_id = Some(integrity_run::begin(&transaction, board_no, false, now_ms).await?);
+        terms.run_id = Some(integrity_run::begin(&transaction, board_no, now_ms).await?);
     }
     let job = job::ActiveModel {
         kind: Set(kind.to_owned()),

@@ -36,11 +36,9 @@ no_relations!();
 pub async fn begin(
     db: &impl ConnectionTrait,
     board_no: Option<i64>,
-    is_partial: bool,
     now_ms: i64,
 ) -> Result<i64, DbErr> {
     let run = ActiveModel {
-        is_partial: Set(is_partial),
         board_no: Set(board_no),
         started_at_ms: Set(now_ms),
         checked: Set(0),

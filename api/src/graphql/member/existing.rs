@@ -2,7 +2,6 @@
 //! there.
 
 use std::collections::{BTreeSet, HashMap};
-use std::iter::repeat;
 
 use async_graphql::Context;
 use entity::member as row;
@@ -59,7 +58,6 @@ impl Member {
             |key| rows.get(key).and_then(|row| row.attributes.as_ref()).map_or(0, String::len);
         // The price of a hidden member is that of one who is not there.
         let hidden = hidden_among(app(ctx), state(ctx), keys.iter().map(String::as_str)).await;
-        let hidden = hidden.into_iter().chain(repeat(false));
         let seen = keys.iter().zip(hidden).filter(|(_, is_hidden)| !is_hidden);
         price::pay_text(ctx, seen.map(|(key, _)| bytes(key)).sum()).await?;
         let find = |key: &String| match rows.get(key) {
